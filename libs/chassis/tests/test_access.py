@@ -39,7 +39,7 @@ def test_without_settings_everybody_may_use_everything() -> None:
     assert access.database_role("company") == ""
 
 
-def test_a_group_gives_its_members_what_it_names_and_others_nothing() -> None:
+def test_group_gives_its_members_alone_what_it_names() -> None:
     found = rules(analysts=ANALYSTS)
     member, outsider = found.of(["analysts", "unheard-of"]), found.of(["unheard-of"])
     assert [member.may_use_agent(n) for n in ("sql", "computation", "mail", "sqlx")] == [
@@ -60,22 +60,18 @@ def test_a_group_gives_its_members_what_it_names_and_others_nothing() -> None:
     assert not reads(outsider, "company", "orders")
 
 
-def test_everybody_and_groups_add_up() -> None:
-    found = rules({"agents": ["computation"]}, analysts=ANALYSTS, mailers={"agents": ["mail"]})
-    access = found.of(["analysts", "mailers"])
-    assert all(map(access.may_use_agent, ("computation", "sql", "mail")))
-    assert not found.of(["mailers"]).may_use_agent("sql")
-
-
-def test_tools_of_one_grant_are_not_for_agents_of_another() -> None:
-    found = rules({"agents": ["computation"], "tools": ["*"]}, mailers={"agents": ["mail"]})
+def test_grants_add_up_without_sharing_tools() -> None:
+    everybody = {"agents": ["computation"], "tools": ["*"]}
+    found = rules(everybody, analysts=ANALYSTS, mailers={"agents": ["mail"]})
+    assert all(map(found.of(["analysts", "mailers"]).may_use_agent, ("computation", "sql", "mail")))
     access = found.of(["mailers"])
+    assert not access.may_use_agent("sql")
     assert access.may_use_tool("computation", "plot")
     assert access.may_use_agent("mail")
     assert not access.may_use_tool("mail", "send")
 
 
-def test_a_database_is_read_by_a_role_that_all_groups_agree_on_or_not_at_all() -> None:
+def test_database_is_read_by_a_role_of_all_groups_or_not_at_all() -> None:
     same = {"tables": {"company": ["orders"]}, "database_role": {"company": "r1"}}
     other = {"tables": {"company": ["sales"]}, "database_role": {"company": "r2"}}
     plain = {"tables": {"*": ["notes"]}}
@@ -94,15 +90,10 @@ def test_a_database_is_read_by_a_role_that_all_groups_agree_on_or_not_at_all() -
     ("part", "value", "said"),
     [
         ("agents", ["s*l"], '"s*l"'),
-        ("agents", [""], '""'),
-        ("agents", ["SQL"], '"SQL"'),
         ("tools", ["send"], '"send"'),
-        ("tools", ["mail."], '"mail."'),
         ("tools", ["*.send"], '"*.send"'),
         ("tables", {"company": ["*.orders"]}, '"*.orders"'),
         ("tables", {"company": ["public."]}, '"public."'),
-        ("tables", {"company": [".orders"]}, '".orders"'),
-        ("tables", {"company": [" orders"]}, '" orders"'),
         ("tables", {"comp*": ["orders"]}, '"comp*"'),
         ("database_role", {"company": "none"}, '"none"'),
         ("database_role", {"company": 'a"; reset role'}, "reset role"),
@@ -120,7 +111,7 @@ def test_an_odd_entry_ends_the_process_and_is_named(
     assert said in raised.value.message
 
 
-def test_a_role_beside_everybodys_own_way_to_read_is_refused_at_start() -> None:
+def test_role_beside_tables_of_all_users_is_refused_at_start() -> None:
     for everybody in (None, {"tables": {"company": ["notes"]}}):
         with pytest.raises(ConfigurationError, match='group "analysts"'):
             rules(everybody, analysts=ANALYSTS)

@@ -9,7 +9,7 @@ import pytest
 
 from bos_chassis.auth.api_keys import ApiKeyVerifier, key_refused
 from bos_chassis.auth.callers import Bearer, Principal, StaticKey
-from bos_chassis.auth.scopes import SCOPE_OF, key_and_scopes, require_scope
+from bos_chassis.auth.scopes import key_and_scopes, require_scope
 from bos_chassis.client_address import set_network
 from bos_errors import (
     PermissionDenied,
@@ -55,7 +55,7 @@ class Exchange:
         return ApiKeyVerifier(self, self.verify, lambda: self.now)
 
 
-async def test_a_key_is_looked_up_once_a_minute_and_gone_a_minute_after_it_was_revoked() -> None:
+async def test_key_is_cached_for_a_minute() -> None:
     identity = Exchange()
     keys = identity.verifier()
     for _ in range(3):
@@ -83,8 +83,7 @@ async def test_what_is_no_key_is_remembered_for_seconds() -> None:
 
 
 @pytest.mark.parametrize(
-    "key",
-    ["bosk_", "bosk_x_y", GOOD + "x", GOOD[:-1], GOOD.upper(), GOOD + "\n", "bosk_" + "é" * 76],
+    "key", ["bosk_x_y", GOOD + "x", GOOD.upper(), GOOD + "\n", "bosk_" + "é" * 76]
 )
 async def test_what_does_not_look_like_a_key_is_not_looked_up(key: str) -> None:
     identity = Exchange()
@@ -103,7 +102,7 @@ async def test_that_identity_is_away_is_no_refusal() -> None:
     assert await keys.verify(GOOD)
 
 
-async def test_a_flood_of_keys_that_are_made_up_keeps_no_good_one_waiting() -> None:
+async def test_flood_of_unknown_keys_delays_no_cached_key() -> None:
     identity = Exchange()
     keys = identity.verifier()
     await keys.verify(GOOD)
@@ -173,29 +172,25 @@ ASK = ("bos.gateway.v1.OrchestratorService", "Ask")
 
 
 @pytest.mark.parametrize(
-    ("principal", "method"),
-    [
-        (None, ASK),
-        (Principal("u1", "", "", "user_token"), ("bos.identity.v1.IdentityService", "New")),
-        (Principal("u1", "r", "s", "run_token"), ASK),
-        (caller("runs.read", "runs.ask"), ASK),
-        (caller(), ("bos.identity.v1.CredentialService", "CheckSession")),
-    ],
-)
-def test_who_may_call(principal: Principal | None, method: tuple[str, str]) -> None:
-    require_scope(principal, *method)
-
-
-@pytest.mark.parametrize(
     ("principal", "method", "reason"),
     [
+        (None, ASK, None),
+        (Principal("u1", "", "", "user_token"), ("bos.identity.v1.IdentityService", "New"), None),
+        (Principal("u1", "r", "s", "run_token"), ASK, None),
+        (caller("runs.read", "runs.ask"), ASK, None),
+        (caller(), ("bos.identity.v1.CredentialService", "CheckSession"), None),
         (caller("runs.read"), ASK, "SCOPE_REQUIRED"),
         (caller(), ASK, "SCOPE_REQUIRED"),
         (caller("account"), ("bos.identity.v1.ApiKeyService", "CreateApiKey"), "SIGN_IN_REQUIRED"),
         (caller("account", "people", "any"), ("bos.new.v1.Service", "New"), "SIGN_IN_REQUIRED"),
     ],
 )
-def test_who_may_not(principal: Principal, method: tuple[str, str], reason: str) -> None:
+def test_methods_need_their_scope(
+    principal: Principal | None, method: tuple[str, str], reason: str | None
+) -> None:
+    if reason is None:
+        require_scope(principal, *method)
+        return
     with pytest.raises(PermissionDenied) as error:
         require_scope(principal, *method)
     assert error.value.reason == reason
@@ -214,16 +209,10 @@ def test_the_scopes_of_a_token_are_those_it_names() -> None:
     [
         {"scopes": "runs.ask"},
         {"scopes": ["everything"]},
-        {"scopes": [1]},
         {"scopes": {"runs.ask": True}},
         {"key": ""},
-        {"key": ["k"]},
     ],
 )
-def test_a_token_of_a_key_that_does_not_say_what_it_may_do_is_none(wrong: dict[str, Any]) -> None:
+def test_wrong_scopes_make_a_token_invalid(wrong: dict[str, Any]) -> None:
     with pytest.raises(jwt.InvalidTokenError):
         key_and_scopes({"key": "k", "scopes": ["runs.ask"], **wrong})
-
-
-def test_methods_are_named_in_full() -> None:
-    assert all(name.startswith("bos.") and name.count("/") == 1 for name in SCOPE_OF)

@@ -1,9 +1,7 @@
 from typing import Any
 
-import grpc
 import jwt
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from bos_chassis.auth.callers import (
     AnyOf,
@@ -25,9 +23,9 @@ KEY = "0123456789abcdef"
 SIGNER = RunTokenSigner(PRIVATE)
 
 
-def mint(**changes: Any) -> str:
+def mint(signer: RunTokenSigner = SIGNER, **changes: Any) -> str:
     given = {"user": "u1", "run": "r1", "step": "r1/0/s1", "audiences": ["sql"], "ttl_s": 60}
-    return SIGNER.mint(**{**given, **changes})
+    return signer.mint(**{**given, **changes})
 
 
 @pytest.fixture
@@ -40,12 +38,6 @@ def test_a_valid_token_names_user_run_and_step(verifier: RunTokenVerifier) -> No
     token = mint()
     assert verifier.verify(token) == expected
     assert verifier.verify(token) == expected  # from the cache
-
-
-def test_an_expired_token_is_refused(verifier: RunTokenVerifier) -> None:
-    with pytest.raises(Unauthenticated) as caught:
-        verifier.verify(mint(ttl_s=-60))
-    assert caught.value.reason == "RUN_TOKEN_EXPIRED"
 
 
 def test_a_remembered_token_expires_as_well(
@@ -64,15 +56,21 @@ def _expired(*args: Any, **kwargs: Any) -> Any:
     raise jwt.ExpiredSignatureError
 
 
-def test_a_token_for_another_service_is_refused(verifier: RunTokenVerifier) -> None:
-    with pytest.raises(Unauthenticated):
-        verifier.verify(mint(audiences=["sandbox"]))
-
-
-def test_a_token_of_another_signer_is_refused(verifier: RunTokenVerifier) -> None:
-    forged = RunTokenSigner(generate_keypair()[0]).mint("u1", "r1", "s", ["sql"], 60)
-    with pytest.raises(Unauthenticated):
-        verifier.verify(forged)
+@pytest.mark.parametrize(
+    ("signer", "changes", "reason"),
+    [
+        (SIGNER, {"ttl_s": -60}, "RUN_TOKEN_EXPIRED"),
+        (SIGNER, {"audiences": ["sandbox"]}, "RUN_TOKEN_INVALID"),
+        (RunTokenSigner(generate_keypair()[0]), {}, "RUN_TOKEN_INVALID"),
+    ],
+    ids=["expired", "for another service", "of another signer"],
+)
+def test_token_is_refused(
+    verifier: RunTokenVerifier, signer: RunTokenSigner, changes: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(Unauthenticated) as caught:
+        verifier.verify(mint(signer, **changes))
+    assert caught.value.reason == reason
 
 
 def test_a_forged_token_under_a_known_key_id_is_refused(verifier: RunTokenVerifier) -> None:
@@ -102,13 +100,6 @@ def test_every_claim_is_required(verifier: RunTokenVerifier, claim: str) -> None
         verifier.verify(incomplete)
 
 
-def test_keys_can_be_rotated() -> None:
-    old_private, old_public = generate_keypair()
-    verifier = RunTokenVerifier([PUBLIC + old_public], "sql")
-    old = RunTokenSigner(old_private).mint("u1", "r1", "s", ["sql"], 60)
-    assert verifier.verify(old).user_id == verifier.verify(mint()).user_id == "u1"
-
-
 def test_the_memory_of_verified_tokens_is_bounded(
     verifier: RunTokenVerifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,7 +109,7 @@ def test_the_memory_of_verified_tokens_is_bounded(
     assert len(verifier._verified) == 3
 
 
-@pytest.mark.parametrize("text", ["", "nonsense", "-----BEGIN PUBLIC KEY-----\nAAAA\n"])
+@pytest.mark.parametrize("text", ["", "-----BEGIN PUBLIC KEY-----\nAAAA\n"])
 def test_unusable_keys_are_a_configuration_error(text: str) -> None:
     with pytest.raises(ConfigurationError):
         RunTokenVerifier([text], "sql")
@@ -145,7 +136,6 @@ async def test_either_credential_will_do_but_none_may_be_wrong(verifier: RunToke
         ({**with_key, **with_token}, "run_token"),
     ):
         principal = await either.authenticate(metadata)
-        assert principal is not None
         assert principal.kind == kind
     assert await either.authenticate({}) is None
     with pytest.raises(Unauthenticated):
@@ -155,7 +145,6 @@ async def test_either_credential_will_do_but_none_may_be_wrong(verifier: RunToke
 async def test_settings_make_the_authenticator() -> None:
     assert authenticator_from(AuthSettings(), "sql") is None
     both = authenticator_from(AuthSettings(static_key=KEY, run_token_public_keys=PUBLIC), "sql")
-    assert both is not None
     assert await both.authenticate({"bos-run-token": mint()}) is not None
 
 
@@ -173,19 +162,3 @@ async def test_anonymous_calls_are_refused_and_callers_identified(
         await running.stub.put(echo(), metadata=(("bos-run-token", "forged"),))
     reply = await running.stub.put(echo(), metadata=(("bos-run-token", mint()),))
     assert reply.text == "r1"
-
-
-async def test_streams_are_authenticated_too(start: Any, echo: Any) -> None:
-    running = await start(auth=StaticKey(KEY))
-    with pytest.raises(Unauthenticated), translate_rpc_errors():
-        await running.stub.watch(echo(count=1)).read()
-    metadata = (("authorization", f"Bearer {KEY}"),)
-    got = [m.count async for m in running.stub.watch(echo(count=2), metadata=metadata)]
-    assert got == [0, 1]
-
-
-async def test_health_needs_no_authentication(start: Any) -> None:
-    running = await start(auth=StaticKey(KEY))
-    async with grpc.aio.insecure_channel(running.server.address) as channel:
-        reply = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
-    assert reply.status == health_pb2.HealthCheckResponse.SERVING

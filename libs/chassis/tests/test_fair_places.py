@@ -9,127 +9,19 @@ from hypothesis import strategies as st
 from bos_chassis.concurrency.fair_places import FairPlaces, NoPlaceToWait
 
 
-class Callers:
-    """Calls that hold their places until the test ends them."""
-
-    def __init__(self, places: FairPlaces) -> None:
-        self._places = places
-        self.inside: list[str] = []
-        self._leave: list[tuple[str, asyncio.Event]] = []
-        self._tasks: list[asyncio.Task[None]] = []
-
-    async def come(self, *callers: str) -> list[asyncio.Task[None]]:
-        tasks = [asyncio.create_task(self._call(caller)) for caller in callers]
-        self._tasks += tasks
-        await self._settle()
-        return tasks
-
-    async def leave(self, caller: str) -> None:
-        """The first of this caller's calls ends."""
-        place = next(place for place, (name, _) in enumerate(self._leave) if name == caller)
-        self._leave.pop(place)[1].set()
-        await self._settle()
-
-    async def end(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    async def _call(self, caller: str) -> None:
-        async with self._places.place(caller):
-            may_leave = asyncio.Event()
-            self._leave.append((caller, may_leave))
-            self.inside.append(caller)
-            try:
-                await may_leave.wait()
-            finally:
-                self.inside.remove(caller)
-
-    @staticmethod
-    async def _settle() -> None:
-        for _ in range(10):
-            await asyncio.sleep(0)
-
-
-async def callers_of(stack: AsyncExitStack, places: int) -> tuple[FairPlaces, Callers]:
-    fair = FairPlaces(places)
-    made = Callers(fair)
-    stack.push_async_callback(made.end)
-    return fair, made
-
-
-@pytest.mark.parametrize(("places", "greedy"), [(1, 1), (2, 1), (4, 3), (8, 7)])
-async def test_one_caller_leaves_a_place_to_the_next(places: int, greedy: int) -> None:
-    async with AsyncExitStack() as stack:
-        fair, people = await callers_of(stack, places)
-        await people.come(*["greedy"] * 12)
-        assert people.inside == ["greedy"] * greedy
-        await people.come("other")
-        assert ("other" in people.inside) == (places > 1)
-        assert fair.held == places
-
-
-async def test_callers_without_places_come_first() -> None:
-    async with AsyncExitStack() as stack:
-        _, people = await callers_of(stack, 3)
-        await people.come(*["a"] * 5, "b", *["b"] * 5)
-        assert sorted(people.inside) == ["a", "a", "b"]
-        await people.come("c")
-        await people.leave("a")
-        assert sorted(people.inside) == ["a", "b", "c"]
-
-
-async def test_with_one_place_callers_take_turns() -> None:
-    async with AsyncExitStack() as stack:
-        _, people = await callers_of(stack, 1)
-        await people.come(*["a"] * 4, "b", "c")
-        order = [people.inside[0]]
-        for _ in range(5):
-            await people.leave(order[-1])
-            order += people.inside
-    assert order[:4] == ["a", "b", "c", "a"]
-    assert order == ["a", "b", "c", "a", "a", "a"]
-
-
-async def test_cancelled_waiters_take_no_place() -> None:
-    async with AsyncExitStack() as stack:
-        fair, people = await callers_of(stack, 1)
-        await people.come("a")
-        (waiting,) = await people.come("b")
-        waiting.cancel()
-        await asyncio.wait([waiting])
-        assert fair.waiting == 0
-        await people.come("c")
-        await people.leave("a")
-        assert people.inside == ["c"]
-
-        # Given a place and cancelled before it could take it: the next one gets it.
-        (late, _) = await people.come("d", "e")
-        people._leave.pop(0)[1].set()
-        for _ in range(5):
-            if "d" not in fair._held:
-                await asyncio.sleep(0)
-        assert fair._held["d"] == 1
-        late.cancel()
-        await people.come()
-        assert people.inside == ["e"]
-    assert fair.held == fair.waiting == 0
-    assert not fair._served, "nothing is kept about callers who are gone"
-
-
 class Visit:
     """A call that the test ends; no turn of the loop passes in ``end`` and ``cancel``."""
 
     def __init__(self, fair: FairPlaces, caller: str) -> None:
         self._fair = fair
-        self._caller = caller
+        self.caller = caller
         self._scope = AsyncExitStack()
         self.inside = False
         self.gone = False
         self.task = asyncio.create_task(self._enter())
 
     async def _enter(self) -> None:
-        await self._scope.enter_async_context(self._fair.place(self._caller))
+        await self._scope.enter_async_context(self._fair.place(self.caller))
         self.inside = True
 
     def end(self) -> None:
@@ -149,11 +41,63 @@ async def turns(count: int = 5) -> None:
         await asyncio.sleep(0)
 
 
-async def held_and_waiting(places: int, callers: str) -> tuple[FairPlaces, list[Visit]]:
-    fair = FairPlaces(places)
+async def arrive(fair: FairPlaces, callers: str) -> list[Visit]:
     visits = [Visit(fair, caller) for caller in callers]
     await turns()
-    return fair, visits
+    return visits
+
+
+async def held_and_waiting(places: int, callers: str) -> tuple[FairPlaces, list[Visit]]:
+    fair = FairPlaces(places)
+    return fair, await arrive(fair, callers)
+
+
+def inside(visits: list[Visit]) -> str:
+    return "".join(sorted(each.caller for each in visits if each.inside and not each.gone))
+
+
+async def leave(visits: list[Visit], caller: str) -> None:
+    """End the first call of this caller that holds a place."""
+    next(each for each in visits if each.caller == caller and each.inside and not each.gone).end()
+    await turns()
+
+
+@pytest.mark.parametrize(("places", "greedy"), [(1, 1), (2, 1), (8, 7)])
+async def test_one_caller_leaves_a_place_to_the_next(places: int, greedy: int) -> None:
+    fair, visits = await held_and_waiting(places, "g" * 12)
+    assert inside(visits) == "g" * greedy
+    visits += await arrive(fair, "o")
+    assert ("o" in inside(visits)) == (places > 1)
+    assert fair.held == places
+
+
+async def test_callers_without_places_come_first() -> None:
+    fair, visits = await held_and_waiting(3, "aaaaabbbbbb")
+    assert inside(visits) == "aab"
+    visits += await arrive(fair, "c")
+    await leave(visits, "a")
+    assert inside(visits) == "abc"
+
+
+async def test_with_one_place_callers_take_turns() -> None:
+    _, visits = await held_and_waiting(1, "aaaabc")
+    order = inside(visits)
+    for _ in range(5):
+        await leave(visits, order[-1])
+        order += inside(visits)
+    assert order == "abcaaa"
+
+
+async def test_waiting_calls_of_one_caller_are_limited() -> None:
+    fair = FairPlaces(1, waiting_per_caller=1)
+    visits = await arrive(fair, "aaab")
+    assert [each.task.done() for each in visits] == [True, False, True, False]
+    with pytest.raises(NoPlaceToWait):
+        await visits[2].task
+    await leave(visits, "a")
+    await leave(visits, "b")
+    await leave(visits, "a")
+    assert (fair.held, fair.waiting) == (0, 0)
 
 
 @pytest.mark.parametrize("cancelled_first", [True, False])
@@ -162,12 +106,8 @@ async def test_cancelled_in_the_turn_in_which_another_gives_back(
     caller: str, cancelled_first: bool
 ) -> None:
     fair, (holder, waiter, next_one) = await held_and_waiting(1, f"a{caller}c")
-    if cancelled_first:
-        waiter.cancel()
-        holder.end()
-    else:
-        holder.end()
-        waiter.cancel()
+    for step in (waiter.cancel, holder.end) if cancelled_first else (holder.end, waiter.cancel):
+        step()
     await turns()
     assert waiter.task.cancelled()
     assert next_one.inside
@@ -175,18 +115,6 @@ async def test_cancelled_in_the_turn_in_which_another_gives_back(
     assert (fair.held, fair.waiting) == (0, 0)
     assert not fair._served
     assert not fair._waiting
-
-
-@pytest.mark.parametrize("cancelled_first", [True, False])
-async def test_the_last_of_a_line_cancelled_leaves_the_place_free(cancelled_first: bool) -> None:
-    fair, (holder, waiter) = await held_and_waiting(1, "ab")
-    for step in (waiter.cancel, holder.end) if cancelled_first else (holder.end, waiter.cancel):
-        step()
-    await turns()
-    assert waiter.task.cancelled()
-    assert (fair.held, fair.waiting) == (0, 0)
-    async with asyncio.timeout(5), fair.place("b"):
-        assert fair.held == 1
 
 
 async def test_a_call_does_not_stand_behind_a_cancelled_one() -> None:
@@ -265,25 +193,7 @@ async def _events_in_order(places: int, steps: list[tuple[str, int]]) -> None:
     assert not fair._served
 
 
-async def test_a_line_has_an_end_for_each_caller() -> None:
-    fair = FairPlaces(1, waiting_per_caller=1)
-    async with fair.place("a"):
-        waiting = asyncio.create_task(_visit(fair, "a"))
-        await asyncio.sleep(0)
-        with pytest.raises(NoPlaceToWait):
-            await _visit(fair, "a")
-        other = asyncio.create_task(_visit(fair, "b"))
-        await asyncio.sleep(0)
-    await asyncio.gather(waiting, other)
-    assert (fair.held, fair.waiting) == (0, 0)
-
-
 @pytest.mark.parametrize(("places", "waiting"), [(0, 1), (-1, 1), (1, -1)])
 def test_impossible_numbers_are_refused(places: int, waiting: int) -> None:
     with pytest.raises(ValueError, match="at least"):
         FairPlaces(places, waiting_per_caller=waiting)
-
-
-async def _visit(fair: FairPlaces, caller: str) -> None:
-    async with fair.place(caller):
-        pass

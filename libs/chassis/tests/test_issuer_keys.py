@@ -47,11 +47,8 @@ def test_keys_that_must_not_verify_are_left_out() -> None:
     "ill_formed",
     [
         {**Issuer().jwk, "kid": "k2", "crv": ["Ed25519"]},
-        {**Issuer().jwk, "kid": "k2", "kty": {}},
-        {**Issuer().jwk, "kid": "k2", "x": 7},
         {**Issuer("RS256").jwk, "kid": "k2", "n": None},
         {**Issuer("ES256").jwk, "kid": "k2", "y": []},
-        "no key at all",
         None,
     ],
 )
@@ -111,9 +108,7 @@ async def test_known_keys_serve_while_their_issuer_is_away() -> None:
 
 
 @pytest.mark.parametrize("pause_s", [0.0, 600.0])
-async def test_a_new_key_is_an_outage_and_no_refusal_while_its_issuer_is_away(
-    pause_s: float,
-) -> None:
+async def test_unknown_key_is_outage_while_its_issuer_is_away(pause_s: float) -> None:
     source = Keys(Issuer().jwk)
     async with key_set(source, max_age_s=1e-9, pause_s=0.0) as keys:
         assert await keys.find("k2") is None  # the issuer answers, and has none
@@ -129,7 +124,7 @@ async def test_a_new_key_is_an_outage_and_no_refusal_while_its_issuer_is_away(
     assert source.fetched == (4 if pause_s == 0.0 else 3)
 
 
-async def test_an_issuer_that_never_answered_is_an_outage_and_no_refusal(tmp_path: Path) -> None:
+async def test_issuer_that_never_answered_is_outage_and_no_refusal(tmp_path: Path) -> None:
     async with opened(jwks_file=tmp_path / "missing.json") as (authenticator, _):
         with pytest.raises(Unavailable) as away:
             await accepts(authenticator, Issuer().token())

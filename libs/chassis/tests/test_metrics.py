@@ -19,7 +19,7 @@ from bos_chassis.telemetry import Telemetry, setup_telemetry
 
 SERVICE = "bos.test.v1.EchoService"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
-HOSTILE = ["", "x" * 65, "a b", 'a"} 1\nbos_runs_total 9', "käse", "a\x00b", "<script>", "{}"]
+HOSTILE = ["x" * 65, "a b", 'a"} 1\nbos_runs_total 9', "käse", "a\x00b"]
 
 
 def read(port: int | None, accept: str) -> str:
@@ -29,24 +29,16 @@ def read(port: int | None, accept: str) -> str:
 
 
 def test_label_admits_values_up_to_its_limit_and_no_more() -> None:
+    assert BoundedLabel(10).value("x" * 64) == "x" * 64
     label = BoundedLabel(3, known=("sql",))
     assert [label.value(name) for name in ("sql", "web", "mail")] == ["sql", "web", "mail"]
     assert label.value("charts") == OTHER
     assert [label.value(name) for name in ("mail", "sql")] == ["mail", "sql"]
 
 
-def test_thousands_of_values_make_a_fixed_number_of_series() -> None:
-    label = BoundedLabel(10)
-    assert len({label.value(f"agent-{number}") for number in range(5000)}) == 11
-
-
-@pytest.mark.parametrize("text", HOSTILE[1:])
+@pytest.mark.parametrize("text", HOSTILE)
 def test_values_that_are_no_names_count_as_other(text: str) -> None:
     assert BoundedLabel(10).value(text) == OTHER
-
-
-def test_names_of_the_greatest_length_are_admitted() -> None:
-    assert BoundedLabel(10).value("x" * 64) == "x" * 64
 
 
 async def test_methods_that_do_not_exist_make_no_series(start: Any, echo: Any) -> None:
@@ -77,13 +69,10 @@ async def test_callers_count_calls_by_code_and_their_time(start: Any, echo: Any)
         assert registry.get_sample_value(handled, {**labels, "grpc_code": code}) == 1
         assert registry.get_sample_value("bos_rpc_client_duration_seconds_count", labels) == 1
         seconds = registry.get_sample_value("bos_rpc_client_duration_seconds_sum", labels)
-        assert seconds is not None
         assert seconds > 0
 
 
-async def test_openmetrics_carries_the_trace_of_a_call_and_plain_text_does_not(
-    start: Any, echo: Any
-) -> None:
+async def test_openmetrics_alone_carries_trace_of_call(start: Any, echo: Any) -> None:
     running = await start(metrics_port=0)
     await running.stub.get(echo())
     port = running.server.metrics_port
@@ -121,7 +110,7 @@ def test_disks_of_folders_are_reported_and_other_stores_left_out(tmp_path: Path)
     assert all(sample.value > 0 for sample in size.samples)
 
 
-def test_log_lines_carry_run_and_digest_of_the_user_but_not_the_user() -> None:
+def test_log_lines_carry_run_and_digest_of_user_but_not_user() -> None:
     telemetry = Telemetry.for_tests()
     log = telemetry.logger("bos.test")
     log.info("outside")

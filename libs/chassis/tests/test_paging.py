@@ -21,12 +21,8 @@ KEY = UUID(int=7)
 
 
 def test_a_token_holds_time_and_key() -> None:
-    assert after_time(time_token(AT, KEY)) == (AT, KEY)
-
-
-def test_times_of_other_zones_mean_the_same_moment() -> None:
     elsewhere = AT.astimezone(timezone(timedelta(hours=5, minutes=30)))
-    assert after_time(time_token(elsewhere, KEY)) == (AT, KEY)
+    assert after_time(time_token(AT, KEY)) == after_time(time_token(elsewhere, KEY)) == (AT, KEY)
 
 
 def test_without_a_token_the_newest_row_comes_first() -> None:
@@ -35,17 +31,7 @@ def test_without_a_token_the_newest_row_comes_first() -> None:
     assert key > KEY
 
 
-@pytest.mark.parametrize(
-    "token",
-    [
-        "?",
-        "abc",
-        "é",
-        encoded("2026-06-15|"),
-        encoded(f"soon|{KEY}"),
-        encoded("1|2|3"),
-    ],
-)
+@pytest.mark.parametrize("token", ["?", "é", encoded("2026-06-15|"), encoded(f"soon|{KEY}")])
 def test_a_foreign_token_is_refused_by_name(token: str) -> None:
     with pytest.raises(InvalidArgument, match="page_token"):
         after_time(token)
@@ -56,7 +42,7 @@ def test_any_text_comes_back(text: str) -> None:
     assert decoded(encoded(text)) == text
 
 
-def test_a_token_holds_a_position_and_no_token_is_before_the_first() -> None:
+def test_token_holds_position_and_no_token_is_before_first() -> None:
     assert [after_ordinal(ordinal_token(at)) for at in (0, 7, 2**31 - 1)] == [0, 7, 2**31 - 1]
     assert after_ordinal("") == -1
 

@@ -36,7 +36,6 @@ def certificates(authority: Authority, tmp_path: Path) -> Path:
         (tls.cert_file, "tls.crt"),
         (tls.key_file, "tls.key"),
     ):
-        assert source is not None
         shutil.copy(source, folder / name)
     return folder
 

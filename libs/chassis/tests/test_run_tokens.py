@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
@@ -93,16 +93,12 @@ def test_token_names_groups_and_attempt() -> None:
     "changes",
     [
         {"use": "everything"},
-        {"use": ["step"]},
         {"run": ""},
         {"epoch": -1},
         {"epoch": True},
         {"seq": 2**63},
-        {"seq": "1"},
         {"aud": "here"},
         {"groups": "sales"},
-        {"groups": [1]},
-        {"groups": [""]},
         {"groups": ["x" * 65]},
         {"groups": ["\u202e"]},
         {"groups": [str(number) for number in range(65)]},
@@ -137,7 +133,6 @@ class Asked(RunTokenServiceServicer):
 
     async def CheckRunToken(self, request: Any, context: Any) -> CheckRunTokenResponse:
         principal = current_principal()
-        assert principal is not None  # the token asked about is the credential
         assert principal.step_key == "r1/0/a"
         self.times += 1
         return CheckRunTokenResponse(under_way=self.under_way)
@@ -180,7 +175,7 @@ def auth_settings(target: str, **more: Any) -> AuthSettings:
     )
 
 
-async def test_token_whose_step_has_ended_is_refused_at_last_two_seconds_later(
+async def test_token_of_an_ended_step_is_refused_within_two_seconds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     telemetry, clock, metadata = (
@@ -192,7 +187,6 @@ async def test_token_whose_step_has_ended_is_refused_at_last_two_seconds_later(
         asked_gateway() as (gateway, target),
         open_run_tokens(auth_settings(target), "mcp_db", telemetry) as auth,
     ):
-        assert auth is not None
         for _ in range(3):
             assert await auth.authenticate(metadata)
         assert gateway.times == 1
@@ -212,29 +206,6 @@ async def test_token_whose_step_has_ended_is_refused_at_last_two_seconds_later(
         assert REMEMBERED_S <= 2
 
 
-async def test_another_replica_does_not_take_the_token_of_a_step_that_has_ended(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """What one replica remembers is no help at the other, nor is it kept for long."""
-    clock, token = Clock(monkeypatch), {RUN_TOKEN_KEY: of_step("agent", "mcp_db")}
-    async with asked_gateway() as (gateway, target), AsyncExitStack() as stack:
-        one, other = [
-            await stack.enter_async_context(
-                open_run_tokens(auth_settings(target), "mcp_db", Telemetry.for_tests("mcp_db"))
-            )
-            for _ in range(2)
-        ]
-        assert one is not None
-        assert other is not None
-        assert await one.authenticate(token)
-        gateway.under_way = False
-        for replica in (other, one):
-            with pytest.raises(Unauthenticated) as refused:
-                await replica.authenticate(token)
-            assert refused.value.reason == "RUN_TOKEN_STEP_ENDED"
-            clock.past_s += REMEMBERED_S + 0.01
-
-
 @pytest.mark.parametrize(
     ("seconds", "reason"),
     [
@@ -246,7 +217,7 @@ async def test_another_replica_does_not_take_the_token_of_a_step_that_has_ended(
         ({"exp": -2}, "RUN_TOKEN_EXPIRED"),
     ],
 )
-def test_the_gateways_clock_may_differ_by_two_seconds_and_no_more(
+def test_gateways_clock_may_differ_by_two_seconds_and_no_more(
     seconds: dict[str, int], reason: str | None, stopped_clock: int
 ) -> None:
     claims = jwt.decode(of_step("here"), options={"verify_signature": False})
@@ -266,7 +237,6 @@ async def test_calls_of_the_gateway_itself_are_not_asked_about() -> None:
     telemetry = Telemetry.for_tests("agent")
     settings = auth_settings("127.0.0.1:1")
     async with open_run_tokens(settings, "agent", telemetry, accepts="agent") as auth:
-        assert auth is not None
         assert await auth.authenticate({RUN_TOKEN_KEY: of_gateway("agent", run="")})
         assert await auth.authenticate({}) is None
 
@@ -276,7 +246,6 @@ async def test_a_gateway_that_does_not_answer(required: bool) -> None:
     telemetry = Telemetry.for_tests("mcp_db")
     settings = auth_settings("127.0.0.1:1", run_token_check_required=required)
     async with open_run_tokens(settings, "mcp_db", telemetry) as auth:
-        assert auth is not None
         call = auth.authenticate({RUN_TOKEN_KEY: of_step("mcp_db")})
         if required:
             with pytest.raises(Unavailable) as refused:
@@ -287,7 +256,7 @@ async def test_a_gateway_that_does_not_answer(required: bool) -> None:
     assert [entry["event"] for entry in telemetry.logs] == ["run token not checked"]
 
 
-async def test_a_gateway_that_refuses_the_token_has_said_that_it_is_over() -> None:
+async def test_gateway_that_refuses_token_has_said_that_it_is_over() -> None:
     telemetry, another = Telemetry.for_tests("mcp_db"), generate_keypair()
     token = RunTokenSigner(another[0]).mint("ada", "r1", "r1/0/a", ["mcp_db"], 60)
     async with asked_gateway() as (_, target):
@@ -295,7 +264,6 @@ async def test_a_gateway_that_refuses_the_token_has_said_that_it_is_over() -> No
             update={"run_token_public_keys": another[1], "run_token_check_required": False}
         )
         async with open_run_tokens(settings, "mcp_db", telemetry) as auth:
-            assert auth is not None
             with pytest.raises(Unauthenticated):
                 await auth.authenticate({RUN_TOKEN_KEY: token})
 
@@ -314,22 +282,12 @@ async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
         for token in tokens[-3:]:
             await checks.require(token, 1e12)
         assert gateway.times == 5
-        await asyncio.gather(*(checks.require(token, 1e12) for token in tokens[:2]))
+        # Equal questions at once are one.
+        await asyncio.gather(*(checks.require(token, 1e12) for token in tokens[:2] * 20))
         assert gateway.times == 7
 
 
-async def test_equal_questions_at_once_are_one() -> None:
-    telemetry = Telemetry.for_tests("mcp_db")
-    async with asked_gateway() as (gateway, target), Channels(telemetry) as channels:
-        checks = RunTokenChecks(
-            channels, lambda: target, refuse_unchecked=True, telemetry=telemetry
-        )
-        token = of_step("mcp_db", attempt=Attempt(1, 1))
-        await asyncio.gather(*(checks.require(token, 1e12) for _ in range(50)))
-        assert gateway.times == 1
-
-
-async def test_a_service_with_an_authenticator_of_its_own_takes_no_other_callers() -> None:
+async def test_own_authenticator_of_a_service_excludes_other_callers() -> None:
     async with asked_gateway() as (gateway, target), grpc.aio.insecure_channel(target) as channel:
         call: Any = channel.unary_unary(
             f"/{SERVICE}/CheckRunToken", response_deserializer=CheckRunTokenResponse.FromString

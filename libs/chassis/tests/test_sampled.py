@@ -16,9 +16,7 @@ def summaries(telemetry: Telemetry) -> list[Any]:
     return [line["lines"] for line in telemetry.logs if line["event"] == "lines left out"]
 
 
-async def test_the_first_of_a_kind_are_let_through_and_the_others_counted(
-    telemetry: Telemetry,
-) -> None:
+async def test_first_of_kind_are_let_through_and_others_counted(telemetry: Telemetry) -> None:
     sampled = Sampled(telemetry.logger("test"), "call", most=2, interval_s=3600)
     assert [sampled.admits("a") for _ in range(5)] == [True, True, False, False, False]
     assert sampled.admits("b")

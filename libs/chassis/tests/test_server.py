@@ -1,6 +1,4 @@
 import asyncio
-import urllib.request
-from contextlib import AsyncExitStack
 from contextvars import copy_context
 from pathlib import Path
 from typing import Any
@@ -19,8 +17,8 @@ from bos_chassis.telemetry import Telemetry
 from bos_errors import (
     ConfigurationError,
     DeadlineExceeded,
+    Internal,
     InvalidArgument,
-    ResourceExhausted,
     Unavailable,
 )
 from bos_testkit.certificates import Authority
@@ -29,13 +27,6 @@ SERVICE = "bos.test.v1.EchoService"
 LABELS = {"service": "echo", "grpc_service": SERVICE}
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
-
-
-async def test_all_kinds_of_calls_are_served(start: Any, echo: Any) -> None:
-    running = await start()
-    assert (await running.stub.get(echo(text="hi"))).text == "hi"
-    assert [m.count async for m in running.stub.watch(echo(count=3))] == [0, 1, 2]
-    assert (await running.stub.sum(iter([echo(count=1), echo(count=2)]))).count == 3
 
 
 async def test_invalid_requests_name_each_field_by_path(start: Any, echo: Any) -> None:
@@ -90,9 +81,7 @@ def test_time_left_shrinks_while_the_handler_works(monkeypatch: pytest.MonkeyPat
     assert timeout_for(None, 30) == 30  # outside of a call nothing shrinks
 
 
-async def test_a_call_without_deadline_gets_the_default(
-    start: Any, echo: Any, stub_of: Any
-) -> None:
+async def test_call_without_deadline_gets_default(start: Any, echo: Any, stub_of: Any) -> None:
     async def remaining(request: Any, context: Any) -> Any:
         return echo(text=str(remaining_s()))
 
@@ -149,24 +138,6 @@ async def test_a_cancelling_client_cancels_the_handler(start: Any, echo: Any) ->
     assert running.metric("bos_rpc_server_handled_total", **labels) == 1
 
 
-async def test_a_client_leaving_a_stream_closes_the_generator(start: Any, echo: Any) -> None:
-    closed = asyncio.Event()
-
-    async def endless(request: Any, context: Any) -> Any:
-        try:
-            while True:
-                yield echo()
-                await asyncio.sleep(0)
-        finally:
-            closed.set()
-
-    running = await start(watch=endless)
-    call = running.stub.watch(echo())
-    await call.read()
-    call.cancel()
-    await asyncio.wait_for(closed.wait(), 60)
-
-
 async def test_metrics_count_codes_durations_and_calls_in_flight(start: Any, echo: Any) -> None:
     labels = {**LABELS, "grpc_method": "Get"}
 
@@ -184,8 +155,6 @@ async def test_metrics_count_codes_durations_and_calls_in_flight(start: Any, ech
     assert running.metric(handled, **labels, grpc_code="INVALID_ARGUMENT") == 1
     assert running.metric("bos_rpc_server_duration_seconds_count", **labels) == 2
     assert running.metric("bos_rpc_server_in_flight", **labels) == 0
-    seen = {**labels, "service": "caller", "grpc_code": "OK"}
-    assert running.metric("bos_rpc_client_handled_total", **seen) == 1
 
 
 async def test_codes_set_through_the_context_are_counted(start: Any, echo: Any) -> None:
@@ -226,13 +195,14 @@ async def test_slow_unary_calls_are_warned_about(start: Any, echo: Any) -> None:
     assert levels == {"Get": "warning", "Watch": "info"}
 
 
-async def test_unknown_exceptions_are_logged_with_traceback(start: Any, echo: Any) -> None:
+async def test_unknown_exceptions_are_logged_and_not_shown(start: Any, echo: Any) -> None:
     async def broken(request: Any, context: Any) -> Any:
-        raise ZeroDivisionError
+        raise ZeroDivisionError("password=hunter2")
 
     running = await start(put=broken)
-    with pytest.raises(grpc.aio.AioRpcError):
+    with pytest.raises(Internal) as caught, translate_rpc_errors():
         await running.stub.put(echo())
+    assert "hunter2" not in caught.value.message
     (line,) = [entry for entry in running.telemetry.logs if entry["event"] == "call"]
     assert line["log_level"] == "error"
     assert isinstance(line["exc_info"], ZeroDivisionError)
@@ -246,22 +216,11 @@ async def test_spans_of_caller_and_callee_are_parent_and_child(start: Any, echo:
     root = spans["question", "INTERNAL"]
     client = spans[f"{SERVICE}/Get", "CLIENT"]
     server = spans[f"{SERVICE}/Get", "SERVER"]
-    assert client.parent is not None
-    assert server.parent is not None
     assert client.parent.span_id == root.context.span_id
     assert server.parent.span_id == client.context.span_id
     assert {s.context.trace_id for s in spans.values()} == {root.context.trace_id}
     assert server.resource.attributes["service.name"] == "echo"
     assert client.resource.attributes["service.name"] == "caller"
-
-
-async def test_an_oversized_message_is_refused_clearly(start: Any, echo: Any) -> None:
-    running = await start(max_message_bytes=1024)
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await running.stub.get(echo(text="x" * 5000))
-    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-    with pytest.raises(ResourceExhausted, match="too large"), translate_rpc_errors():
-        await running.stub.get(echo(text="x" * 5000))
 
 
 async def test_health_names_each_service_and_follows_set_serving(start: Any) -> None:
@@ -280,7 +239,7 @@ async def test_health_names_each_service_and_follows_set_serving(start: Any) -> 
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
-async def test_health_has_a_plain_port_of_its_own_where_the_service_demands_certificates(
+async def test_health_port_is_plain_where_certificates_are_required(
     start: Any, tmp_path: Path
 ) -> None:
     running = await start(tls=Authority(tmp_path / "authority").issue("echo"), health_port=0)
@@ -293,75 +252,34 @@ async def test_health_has_a_plain_port_of_its_own_where_the_service_demands_cert
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
-async def test_health_has_no_port_of_its_own_unless_it_is_set(start: Any) -> None:
-    assert (await start()).server.health_port is None
-
-
-async def test_health_port_reports_not_serving_while_calls_finish(
-    echo: Any, stub_of: Any, servicer_of: Any
-) -> None:
-    entered, finish = asyncio.Event(), asyncio.Event()
-
-    async def get(request: Any, _: Any) -> Any:
-        entered.set()
-        await finish.wait()
-        return request
-
-    telemetry, offered = Telemetry.for_tests("echo"), servicer_of(get=get)
-    settings = ServerSettings(health_port=0, grace_s=30)
-    stack = AsyncExitStack()
-    server = await stack.enter_async_context(grpc_server(settings, [offered], telemetry=telemetry))
-    async with grpc.aio.insecure_channel(server.address) as channel:
-        call = asyncio.ensure_future(stub_of(channel).get(echo(text="hi")))
-        await entered.wait()
-        ending = asyncio.create_task(stack.aclose())
-        await server.draining.wait()
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{server.health_port}") as probes:
-            health = health_pb2_grpc.HealthStub(probes)
-            assert (await health.Check(health_pb2.HealthCheckRequest())).status == NOT_SERVING
-        finish.set()
-        assert (await call).text == "hi"
-        await ending
-
-
 async def test_health_port_that_is_taken_is_named(start: Any) -> None:
     taken = (await start(health_port=0)).server.health_port
     with pytest.raises(ConfigurationError, match="BOS_SERVER_HEALTH_PORT"):
         await start(health_port=taken)
 
 
-async def _reflected(address: str) -> set[str]:
-    async with grpc.aio.insecure_channel(address) as channel:
-        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
-        request = reflection_pb2.ServerReflectionRequest(list_services="*")
-        async for reply in stub.ServerReflectionInfo(iter([request])):
-            return {one.name for one in reply.list_services_response.service}
-    return set()
-
-
-async def test_reflection_lists_the_services(start: Any) -> None:
-    running = await start()
-    assert SERVICE in await _reflected(running.server.address)
-
-
-async def test_reflection_can_be_off(start: Any) -> None:
-    await _has_no_reflection(await start(reflection=False))
-
-
-async def test_what_a_network_can_reach_offers_no_reflection(start: Any) -> None:
-    await _has_no_reflection(await start(host="0.0.0.0", auth=StaticKey("x" * 16)))
-
-
-async def test_reflection_can_be_on_for_a_network(start: Any) -> None:
-    running = await start(host="0.0.0.0", reflection=True, auth=StaticKey("x" * 16))
-    assert SERVICE in await _reflected(running.server.address)
-
-
-async def _has_no_reflection(running: Any) -> None:
+@pytest.mark.parametrize(
+    ("given", "offered"),
+    [
+        ({}, True),
+        ({"reflection": False}, False),
+        ({"host": "0.0.0.0", "auth": StaticKey("x" * 16)}, False),
+        ({"host": "0.0.0.0", "auth": StaticKey("x" * 16), "reflection": True}, True),
+    ],
+)
+async def test_reflection_is_offered_unless_off_or_on_a_network(
+    start: Any, given: Any, offered: bool
+) -> None:
+    running = await start(**given)
     async with grpc.aio.insecure_channel(running.server.address) as channel:
-        # Without a message: one that is sent when the call is over already fails otherwise.
-        call = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo()
-        assert await call.code() is grpc.StatusCode.UNIMPLEMENTED
+        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+        if not offered:
+            # Without a message: one that is sent when the call is over already fails otherwise.
+            assert await stub.ServerReflectionInfo().code() is grpc.StatusCode.UNIMPLEMENTED
+            return
+        request = reflection_pb2.ServerReflectionRequest(list_services="*")
+        reply = await stub.ServerReflectionInfo(iter([request])).read()
+        assert SERVICE in {one.name for one in reply.list_services_response.service}
 
 
 async def test_a_port_in_use_is_a_configuration_error(start: Any) -> None:
@@ -395,7 +313,7 @@ async def test_drain_finishes_calls_in_flight_and_refuses_new_ones(
         await release.wait()
         return request
 
-    settings = ServerSettings(grace_s=30)
+    settings = ServerSettings(health_port=0, grace_s=30)
     servicers = [servicer_of(get=wait)]
     server = grpc_server(settings, servicers, telemetry=Telemetry.for_tests())
     running = await server.__aenter__()
@@ -405,6 +323,9 @@ async def test_drain_finishes_calls_in_flight_and_refuses_new_ones(
         await entered.wait()
         leaving = asyncio.create_task(server.__aexit__(None, None, None))
         await running.draining.wait()
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{running.health_port}") as probes:
+            health = health_pb2_grpc.HealthStub(probes)
+            assert (await health.Check(health_pb2.HealthCheckRequest())).status == NOT_SERVING
         with pytest.raises(Unavailable), translate_rpc_errors():
             await _until_refused(stub.put, echo())
         assert not call.done()
@@ -413,9 +334,7 @@ async def test_drain_finishes_calls_in_flight_and_refuses_new_ones(
         await asyncio.wait_for(leaving, 60)
 
 
-async def test_drain_cancels_what_outlives_the_grace(
-    echo: Any, stub_of: Any, servicer_of: Any
-) -> None:
+async def test_drain_cancels_what_outlives_grace(echo: Any, stub_of: Any, servicer_of: Any) -> None:
     cancelled = asyncio.Event()
 
     async def unresponsive(request: Any, context: Any) -> Any:
@@ -436,15 +355,6 @@ async def test_drain_cancels_what_outlives_the_grace(
         await call.read()
     assert cancelled.is_set()
     await channel.close()
-
-
-async def test_metrics_are_served_over_http(start: Any, echo: Any) -> None:
-    running = await start(metrics_port=0)
-    await running.stub.get(echo())
-    url = f"http://127.0.0.1:{running.server.metrics_port}/metrics"
-    text = await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=5).read().decode())
-    assert "bos_rpc_server_handled_total{" in text
-    assert f'grpc_service="{SERVICE}"' in text
 
 
 async def test_pings_in_a_long_call_do_not_cut_its_connection_off(

@@ -48,9 +48,7 @@ def test_tracebacks_hold_no_local_variables(
     assert "hunter2" not in text
 
 
-def test_library_warnings_join_the_stream_and_leave_with_it(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_library_warnings_join_stream_and_leave_with_it(capsys: pytest.CaptureFixture[str]) -> None:
     before = list(logging.getLogger().handlers)
     with setup_telemetry("sql", TelemetrySettings()):
         logging.getLogger("somelib").warning("pool is %s", "full")

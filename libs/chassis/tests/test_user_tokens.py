@@ -5,23 +5,20 @@ import hashlib
 import hmac
 import json
 import time
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-import grpc
 import jwt
 import pytest
 from token_issuer import ISSUER, Issuer, accepts, key_file, opened
 
 from bos_chassis.auth.callers import RunTokenSigner, current_principal, generate_keypair
 from bos_chassis.channels import translate_rpc_errors
-from bos_chassis.server import Servicer, grpc_server
-from bos_chassis.settings import AuthSettings, ServerSettings
+from bos_chassis.settings import AuthSettings
 from bos_errors import ConfigurationError, Unauthenticated
 
 STATIC_KEY = "0123456789abcdef"
-PRIVATE, PUBLIC = generate_keypair()
+PRIVATE = generate_keypair()[0]
 
 
 def unsigned(token: str, algorithm: str, secret: bytes = b"") -> str:
@@ -127,7 +124,7 @@ async def test_of_refused_tokens_there_are_samples_in_the_log(tmp_path: Path) ->
     assert 0 < len(lines) <= 40, "20 in an interval, of which there may be two"
 
 
-@pytest.mark.parametrize("token_type", ["at+jwt", "AT+JWT", "application/at+jwt", "JWT", None])
+@pytest.mark.parametrize("token_type", ["AT+JWT", "application/at+jwt", None])
 async def test_issuers_name_the_type_of_access_tokens_or_leave_it_out(
     token_type: str | None, tmp_path: Path
 ) -> None:
@@ -137,7 +134,7 @@ async def test_issuers_name_the_type_of_access_tokens_or_leave_it_out(
         assert (await accepts(authenticator, token)).user_id == "u1"
 
 
-async def test_a_token_that_says_it_is_an_access_token_may_carry_a_nonce(tmp_path: Path) -> None:
+async def test_token_that_says_it_is_access_token_may_carry_nonce(tmp_path: Path) -> None:
     issuer = Issuer()
     token = issuer.token(header={"typ": "at+jwt"}, nonce="n")
     async with opened(jwks_file=key_file(tmp_path, issuer.jwk)) as (authenticator, _):
@@ -223,15 +220,18 @@ async def test_roles_and_groups_come_from_the_token_and_its_settings(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "claim",
+    ("name", "claim"),
     [
-        *("finance", 7, {"finance": 1}, [7], [""], [["finance"]], ["a\n"], [" a"]),
-        ["a" * 65],
-        ["\u202efinance"],
-        [f"group{number}" for number in range(65)],
+        ("roles", "finance"),
+        ("roles", ["a\n"]),
+        *(
+            ("groups", claim)
+            for claim in ("finance", {"finance": 1}, [7], [""], [" a"], ["a" * 65])
+        ),
+        ("groups", ["\u202efinance"]),
+        ("groups", [f"group{number}" for number in range(65)]),
     ],
 )
-@pytest.mark.parametrize("name", ["roles", "groups"])
 async def test_odd_roles_and_groups_make_a_token_invalid(
     name: str, claim: Any, tmp_path: Path
 ) -> None:
@@ -256,44 +256,18 @@ async def test_the_static_key_has_the_roles_and_groups_of_its_settings() -> None
         AuthSettings.load(static_key_roles=("root",))
 
 
-async def test_static_key_and_run_tokens_are_accepted_beside_access_tokens(tmp_path: Path) -> None:
-    issuer = Issuer()
-    async with opened(
-        jwks_file=key_file(tmp_path, issuer.jwk),
-        static_key=STATIC_KEY,
-        static_key_user="u0",
-        run_token_public_keys=PUBLIC,
-    ) as (authenticator, _):
-        assert (await accepts(authenticator, STATIC_KEY)).user_id == "u0"
-        assert (await accepts(authenticator, issuer.token())).user_id == "u1"
-        run_token = RunTokenSigner(PRIVATE).mint("u2", "r", "", ["echo"], 60)
-        assert (await authenticator.authenticate({"bos-run-token": run_token})).user_id == "u2"
-        assert await authenticator.authenticate({}) is None
-        with pytest.raises(Unauthenticated, match="not valid"):
-            await accepts(authenticator, STATIC_KEY + "x")
-
-
 async def test_open_methods_need_no_authentication_and_all_others_do(
-    servicer_of: Any, stub_of: Any, echo: Any, tmp_path: Path
+    start: Any, echo: Any, tmp_path: Path
 ) -> None:
     async def who(request: Any, context: Any) -> Any:
         principal = current_principal()
         return echo(text=principal.user_id if principal else "anonymous")
 
     issuer = Issuer()
-    made = servicer_of(get=who, put=who)
-    servicer = Servicer(made.servicer, made.add, made.name, open_methods=("Get",))
-    async with AsyncExitStack() as stack:
-        authenticator, telemetry = await stack.enter_async_context(
-            opened(jwks_file=key_file(tmp_path, issuer.jwk))
-        )
-        server = await stack.enter_async_context(
-            grpc_server(
-                ServerSettings(grace_s=0), [servicer], telemetry=telemetry, auth=authenticator
-            )
-        )
-        channel = await stack.enter_async_context(grpc.aio.insecure_channel(server.address))
-        stub = stub_of(channel)
+    file = key_file(tmp_path, issuer.jwk)
+    async with opened(jwks_file=file) as (authenticator, _):
+        offered = {"open_methods": ("Get",)}
+        stub = (await start(auth=authenticator, offered=offered, get=who, put=who)).stub
 
         def bearer(token: str) -> dict[str, Any]:
             return {"metadata": (("authorization", f"Bearer {token}"),)}

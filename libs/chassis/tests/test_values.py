@@ -27,17 +27,11 @@ SCALARS: list[Any] = [
     None,
     True,
     False,
-    0,
-    -1,
     9_007_199_254_740_993,
     2**63 - 1,
     -(2**63),
     0.1,
-    -0.0,
-    math.inf,
     Decimal("175206.00"),
-    Decimal("-0.000001"),
-    "",
     "naïve “quotes”",
     b"\x00\xff",
     date(2024, 2, 29),
@@ -122,7 +116,7 @@ def test_types_without_a_typed_form_are_refused_by_name() -> None:
         to_value({1: "one"})
 
 
-def test_the_deepest_value_allowed_can_be_read_back_inside_a_reply() -> None:
+def test_deepest_value_allowed_can_be_read_back_inside_reply() -> None:
     tree: Any = 1
     for _ in range(MAX_DEPTH):
         tree = {"x": tree}
@@ -148,20 +142,16 @@ def test_maps_come_back_sorted_because_protobuf_keeps_no_order() -> None:
     ("value", "text"),
     [
         (0.1 + 0.2, "0.3"),
-        (3.0, "3"),
         (-0.0, "0"),
         (1e15, "1000000000000000"),
         (1.5e300, "1.5E+300"),
         (math.nan, "NaN"),
-        (-math.inf, "-Infinity"),
         (Decimal("175206.00"), "175206.00"),
         (True, "true"),
-        ("as it is", "as it is"),
         (b"abc", "(3 bytes)"),
         (date(2024, 2, 29), "2024-02-29"),
         (datetime(2024, 2, 29, 1, tzinfo=UTC), "2024-02-29T01:00:00Z"),
         (["Acme", "Globex", 2, date(2024, 1, 1)], "Acme, Globex, 2, 2024-01-01"),
-        ([], ""),
         (
             [{"name": 'A"', "revenue": Decimal("1.50"), "on": date(2024, 1, 1)}],
             '[{"name": "A\\"", "on": "2024-01-01", "revenue": 1.50}]',

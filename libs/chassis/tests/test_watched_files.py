@@ -1,14 +1,25 @@
 """Keys in files that change while a service runs."""
 
 import time
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
-from bos_chassis.auth.callers import Authenticator, authenticator_from
+from bos_chassis.auth.callers import (
+    RUN_TOKEN_KEY,
+    Authenticator,
+    RunTokenSigner,
+    RunTokenVerifier,
+    authenticator_from,
+    generate_keypair,
+)
 from bos_chassis.auth.proxy_tokens import PROXY_TOKEN_KEY, proxy_tokens_from
 from bos_chassis.auth.run_token_checks import open_run_tokens
+from bos_chassis.auth.run_token_keys import signing_keys_file
 from bos_chassis.auth.user_tokens import open_authenticator
 from bos_chassis.credentials.tls import certificate_files
 from bos_chassis.credentials.watched_files import MAX_BYTES, secret_file
@@ -59,11 +70,10 @@ async def taken(auth: Authenticator, *keys: str) -> list[bool]:
     return found
 
 
-async def test_an_old_key_is_refused_a_new_one_taken_and_both_while_they_overlap(
+async def test_old_and_new_key_overlap_while_both_are_listed(
     file: Path, telemetry: Telemetry
 ) -> None:
     auth = authenticator_from(settings(file), "sql", telemetry=telemetry)
-    assert auth is not None
     assert await taken(auth, OLD, NEW) == [True, False]
     write(file, f"{OLD}\n\n  {NEW}\r\n")
     assert await taken(auth, OLD, NEW) == [True, True]
@@ -78,7 +88,7 @@ async def test_an_old_key_is_refused_a_new_one_taken_and_both_while_they_overlap
 @pytest.mark.parametrize(
     "content",
     [
-        *("", " \n", None, "too-short", f"{NEW}\nshort", "two words of sixteen", "ключ" * 8),
+        *(" \n", None, f"{NEW}\nshort", "two words of sixteen", "ключ" * 8),
         *(b"\xff" * 20, f"{NEW}\0", NEW + "\n" * MAX_BYTES),
         "\n".join(f"key-number-{number:08}" for number in range(33)),
     ],
@@ -87,7 +97,6 @@ async def test_damaged_file_is_logged_and_ignored(
     file: Path, telemetry: Telemetry, content: str | bytes | None
 ) -> None:
     auth = authenticator_from(settings(file), "sql", telemetry=telemetry)
-    assert auth is not None
     write(file, content)
     assert await taken(auth, OLD, NEW) == [True, False]
     assert await taken(auth, OLD, NEW) == [True, False]
@@ -99,8 +108,8 @@ async def test_damaged_file_is_logged_and_ignored(
     assert unusable(telemetry) == 0
 
 
-def unusable(telemetry: Telemetry) -> float | None:
-    labels = {"service": "test", "variable": "BOS_AUTH_STATIC_KEYS_FILE"}
+def unusable(telemetry: Telemetry, variable: str = "BOS_AUTH_STATIC_KEYS_FILE") -> float | None:
+    labels = {"service": "test", "variable": variable}
     return telemetry.registry.get_sample_value("bos_secret_file_unusable", labels)
 
 
@@ -115,27 +124,22 @@ async def test_every_way_to_authenticate_takes_keys_of_the_file(
         open_run_tokens(given, "sql", telemetry) as of_steps,
     ):
         for auth in (public, without_run_tokens, of_steps):
-            assert auth is not None
             assert await taken(auth, own, OLD, NEW) == [True, True, False]
 
 
-@pytest.mark.parametrize("content", [None, "", "short"])
-def test_a_file_that_is_not_usable_at_the_start_is_named(
-    file: Path, content: str | None, telemetry: Telemetry
-) -> None:
-    write(file, content)
+def test_a_file_that_is_not_usable_at_the_start_is_named(file: Path, telemetry: Telemetry) -> None:
+    write(file, "short")
     with pytest.raises(ConfigurationError, match="BOS_AUTH_STATIC_KEYS_FILE"):
         authenticator_from(settings(file), "sql", telemetry=telemetry)
 
 
-def test_proxy_keys_overlap_and_what_an_old_one_signed_is_forgotten(
+def test_proxy_keys_overlap_and_what_old_one_signed_is_forgotten(
     file: Path, telemetry: Telemetry
 ) -> None:
     old, new = AddressTokens(), AddressTokens()
     write(file, old.public_key)
     given = AuthSettings(proxy_public_keys_file=file, files_refresh_s=AT_ONCE)
     verifier = proxy_tokens_from(given, telemetry)
-    assert verifier is not None
     of_old, of_new = ({PROXY_TOKEN_KEY: each.token("203.0.113.7")} for each in (old, new))
 
     def believed() -> list[bool]:
@@ -161,7 +165,6 @@ def test_between_two_looks_the_file_is_left_alone(file: Path) -> None:
 async def test_the_end_of_a_certificate_is_a_metric(tmp_path: Path, telemetry: Telemetry) -> None:
     authority = Authority(tmp_path)
     files = certificate_files(authority.issue("test", expired=True), telemetry)
-    assert files is not None
 
     def ends_in_s() -> float:
         assert files.current()
@@ -171,3 +174,140 @@ async def test_the_end_of_a_certificate_is_a_metric(tmp_path: Path, telemetry: T
     assert ends_in_s() < 0
     authority.issue("test")
     await eventually(lambda: 0 < ends_in_s() < 25 * 3600)
+
+
+VARIABLE = "BOS_AUTH_RUN_TOKEN_PUBLIC_KEYS_FILE"
+(OLD_KEY, OLD_PUBLIC), (NEW_KEY, NEW_PUBLIC) = generate_keypair(), generate_keypair()
+OF_ANOTHER_KIND = (
+    ec.generate_private_key(ec.SECP256R1())
+    .public_key()
+    .public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+)
+DAMAGED_KEYS = [None, "nonsense", OF_ANOTHER_KIND, NEW_PUBLIC + OLD_PUBLIC[:60]]
+
+
+def token(private: str) -> str:
+    return RunTokenSigner(private).mint("ada", "r", "r/0/a", ["sql"], 36000)
+
+
+async def tokens_taken(auth: Authenticator, *tokens: str) -> list[bool]:
+    """Which of the tokens are accepted now."""
+    found = []
+    for each in tokens:
+        try:
+            found.append(await auth.authenticate({RUN_TOKEN_KEY: each}) is not None)
+        except Unauthenticated:
+            found.append(False)
+    return found
+
+
+def token_settings(file: Path) -> AuthSettings:
+    return AuthSettings.load(
+        static_key=None, run_token_public_keys_file=file, files_refresh_s=AT_ONCE
+    )
+
+
+async def test_tokens_are_accepted_while_their_key_is_listed(
+    tmp_path: Path, telemetry: Telemetry
+) -> None:
+    file = tmp_path / "public.pem"
+    write(file, OLD_PUBLIC)
+    given, of_old, of_new = token_settings(file), token(OLD_KEY), token(NEW_KEY)
+    assert given.configured
+    async with AsyncExitStack() as stack:
+        verifiers = [
+            authenticator_from(given, "sql", telemetry=telemetry),
+            await stack.enter_async_context(open_run_tokens(given, "sql", telemetry)),
+            await stack.enter_async_context(open_authenticator(given, "sql", telemetry, "step")),
+        ]
+        for verifier in verifiers:
+            write(file, OLD_PUBLIC)
+            assert await tokens_taken(verifier, of_old, of_new) == [True, False]
+            write(file, NEW_PUBLIC + OLD_PUBLIC)
+            assert await tokens_taken(verifier, of_old, of_new) == [True, True]
+            write(file, NEW_PUBLIC)
+            assert await tokens_taken(verifier, of_old, of_new) == [False, True], (
+                "also one known to be good"
+            )
+
+
+@pytest.mark.parametrize("content", DAMAGED_KEYS)
+async def test_damaged_public_key_file_is_logged_and_ignored(
+    tmp_path: Path, telemetry: Telemetry, content: str | bytes | None
+) -> None:
+    file = tmp_path / "public.pem"
+    write(file, OLD_PUBLIC)
+    verifier = authenticator_from(token_settings(file), "sql", telemetry=telemetry)
+    of_old, of_new = token(OLD_KEY), token(NEW_KEY)
+    write(file, content)
+    assert await tokens_taken(verifier, of_old, of_new) == [True, False]
+    assert [each["event"] for each in telemetry.logs] == ["secret not replaced"]
+    assert unusable(telemetry, VARIABLE) == 1
+    write(file, NEW_PUBLIC)
+    assert await tokens_taken(verifier, of_old, of_new) == [False, True]
+    assert unusable(telemetry, VARIABLE) == 0
+
+
+async def test_keys_of_the_variable_count_beside_those_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "public.pem"
+    write(file, NEW_PUBLIC)
+    given = token_settings(file).model_copy(update={"run_token_public_keys": OLD_PUBLIC})
+    verifier = authenticator_from(given, "sql")
+    assert await tokens_taken(verifier, token(OLD_KEY), token(NEW_KEY)) == [True, True]
+
+
+def test_first_key_of_file_signs_and_those_of_all_are_known(
+    tmp_path: Path, telemetry: Telemetry
+) -> None:
+    file = tmp_path / "private.pem"
+    write(file, OLD_KEY)
+    watched = signing_keys_file(file, "PRIVATE_FILE", telemetry, AT_ONCE)
+    signer = RunTokenSigner(watched)
+    own = RunTokenVerifier([signer.public_keys], None)
+    old, new = RunTokenVerifier([OLD_PUBLIC], "sql"), RunTokenVerifier([NEW_PUBLIC], "sql")
+
+    def mint() -> str:
+        return signer.mint("ada", "r", "r/0/a", ["sql"], 36000)
+
+    first = mint()
+    assert old.verify(first).user_id == own.verify(first).user_id == "ada"
+    write(file, NEW_KEY + OLD_KEY)
+    second = mint()
+    assert new.verify(second).user_id == "ada"
+    assert own.verify(first).user_id == own.verify(second).user_id == "ada"
+    write(file, NEW_KEY)
+    assert own.verify(second).user_id == "ada"
+    with pytest.raises(Unauthenticated):
+        own.verify(first)
+    assert "PRIVATE KEY" not in str(telemetry.logs)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [None, OLD_PUBLIC, NEW_KEY + "-----BEGIN PRIVATE KEY-----\nhal"],
+    ids=["gone", "public", "half a second one"],
+)
+def test_damaged_private_key_file_is_logged_and_ignored(
+    tmp_path: Path, telemetry: Telemetry, content: str | None
+) -> None:
+    file = tmp_path / "private.pem"
+    write(file, OLD_KEY)
+    signer = RunTokenSigner(signing_keys_file(file, "PRIVATE_FILE", telemetry, AT_ONCE))
+    write(file, content)
+    minted = signer.mint("ada", "r", "r/0/a", ["sql"], 36000)
+    assert RunTokenVerifier([OLD_PUBLIC], "sql").verify(minted).user_id == "ada"
+    assert [each["event"] for each in telemetry.logs] == ["secret not replaced"]
+    assert unusable(telemetry, "PRIVATE_FILE") == 1
+    write(file, NEW_KEY)
+    minted = signer.mint("ada", "r", "r/0/a", ["sql"], 36000)
+    assert RunTokenVerifier([NEW_PUBLIC], "sql").verify(minted).user_id == "ada"
+    assert unusable(telemetry, "PRIVATE_FILE") == 0
+
+
+def test_files_that_are_not_usable_at_the_start_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "keys.pem"
+    write(file, "nonsense")
+    with pytest.raises(ConfigurationError, match=VARIABLE):
+        authenticator_from(token_settings(file), "sql")
+    with pytest.raises(ConfigurationError, match="PRIVATE_FILE"):
+        signing_keys_file(file, "PRIVATE_FILE")

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pickle
 from typing import Any
 
@@ -15,20 +13,6 @@ from bos_errors import (
     from_rpc_error,
     to_status,
 )
-
-PUBLIC = [
-    errors.NotFound,
-    errors.AlreadyExists,
-    errors.PermissionDenied,
-    errors.Unauthenticated,
-    errors.FailedPrecondition,
-    errors.ConfigurationError,
-    errors.DeadlineExceeded,
-    errors.Cancelled,
-    errors.Aborted,
-    errors.Unimplemented,
-    errors.Internal,
-]
 
 
 async def _over_the_wire(error: Exception) -> BosError:
@@ -51,7 +35,7 @@ async def _over_the_wire(error: Exception) -> BosError:
     return from_rpc_error(caught.value)
 
 
-@pytest.mark.parametrize("cls", PUBLIC)
+@pytest.mark.parametrize("cls", [errors.NotFound, errors.ConfigurationError, errors.Internal])
 async def test_every_class_survives_the_wire(cls: type[BosError]) -> None:
     sent = cls("Grüße: it broke", metadata={"run_id": "r1"})
     got = await _over_the_wire(sent)
@@ -67,14 +51,6 @@ async def test_retry_after_survives_the_wire(cls: Any) -> None:
     assert got.retry_after_s == 1.25
 
 
-async def test_violations_and_an_own_reason_survive_the_wire() -> None:
-    sent = InvalidArgument("bad plan", [FieldViolation("plan", "has a cycle")], reason="PLAN_CYCLE")
-    got = await _over_the_wire(sent)
-    assert type(got) is InvalidArgument
-    assert got.reason == "PLAN_CYCLE"
-    assert got.violations == (FieldViolation("plan", "has a cycle"),)
-
-
 class StepLost(errors.Aborted):
     default_reason = "STEP_LOST"
 
@@ -82,7 +58,7 @@ class StepLost(errors.Aborted):
         super().__init__(f"{step} was lost", metadata={"attempt": str(attempt)})
 
 
-async def test_a_subclass_is_restored_by_its_reason_without_its_constructor() -> None:
+async def test_subclass_is_restored_by_its_reason() -> None:
     got = await _over_the_wire(StepLost("s1", 2))
     assert type(got) is StepLost
     assert got.metadata == {"attempt": "2"}
@@ -95,11 +71,12 @@ async def test_text_of_unknown_exceptions_does_not_leave() -> None:
 
 
 async def test_many_violations_stay_within_what_peers_accept() -> None:
-    sent = InvalidArgument(
-        "x" * 50_000, [FieldViolation(f"items[{n}]", "é" * 500) for n in range(500)]
-    )
-    got = await _over_the_wire(sent)
+    violations = [FieldViolation("plan", "has a cycle")]
+    violations += [FieldViolation(f"items[{n}]", "é" * 500) for n in range(500)]
+    got = await _over_the_wire(InvalidArgument("x" * 50_000, violations, reason="PLAN_CYCLE"))
     assert type(got) is InvalidArgument
+    assert got.reason == "PLAN_CYCLE"
+    assert got.violations[0] == violations[0]
     assert 1 < len(got.violations) < 500
     assert got.violations[-1].description.endswith("more")
 

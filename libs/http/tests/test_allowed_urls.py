@@ -5,47 +5,31 @@ from typing import Any
 import pytest
 
 from bos_errors import ConfigurationError
-from bos_http import Failure, HttpFailed, HttpPolicy, HttpRefused, Rule
+from bos_http import Failure, HttpPolicy, Rule
 
 pytestmark = pytest.mark.security
 
 # URL, Host header, path and query as sent
 SENT = [
     ("http://example.com", "example.com", "/"),
-    ("http://example.com/", "example.com", "/"),
     ("HTTP://EXAMPLE.COM/Path", "example.com", "/Path"),
     ("http://example.com./", "example.com", "/"),
     ("http://example.com:80/", "example.com", "/"),
     ("http://example.com:8080/x", "example.com:8080", "/x"),
     ("http://example.com?q=1", "example.com", "/?q=1"),
     ("http://example.com/#fragment", "example.com", "/"),
-    ("http://example.com/a?b#c", "example.com", "/a?b"),
-    ("http://sub.domain.example.com/a/b/c", "sub.domain.example.com", "/a/b/c"),
-    ("http://exa-mple.com/", "exa-mple.com", "/"),
     ("http://my_host.example.com/", "my_host.example.com", "/"),
-    ("http://3com.example/", "3com.example", "/"),
     ("http://1.2.3.4.example/", "1.2.3.4.example", "/"),
-    ("http://0xdeadbeef.example/", "0xdeadbeef.example", "/"),
-    ("http://metadata.example.com/", "metadata.example.com", "/"),
     ("http://localhost.example.com/", "localhost.example.com", "/"),
     ("http://bücher.example/", "xn--bcher-kva.example", "/"),
-    ("http://BÜCHER.example/", "xn--bcher-kva.example", "/"),
     ("http://xn--bcher-kva.example/", "xn--bcher-kva.example", "/"),
-    ("http://例え.example/", "xn--r8jz45g.example", "/"),
     ("http://example.com/größe?q=ä", "example.com", "/gr%C3%B6%C3%9Fe?q=%C3%A4"),
-    ("http://example.com/a%20b", "example.com", "/a%20b"),
     ("http://example.com/a%2Fb%2e%2e", "example.com", "/a%2Fb%2e%2e"),
     ("http://example.com/?q=a%0D%0AX-Evil:%201", "example.com", "/?q=a%0D%0AX-Evil:%201"),
     ("http://example.com/?next=http://127.0.0.1/", "example.com", "/?next=http://127.0.0.1/"),
-    ("http://example.com/?mail=a@b.c", "example.com", "/?mail=a@b.c"),
     ("http://example.com/@user/post", "example.com", "/@user/post"),
-    ("http://example.com/a:b;c=d,e", "example.com", "/a:b;c=d,e"),
-    ("http://example.com//double", "example.com", "//double"),
-    ("http://example.com/?a=1&a=2&b=+", "example.com", "/?a=1&a=2&b=+"),
     ("http://example.com/?a[]=1|2", "example.com", "/?a%5B%5D=1%7C2"),
     ('http://example.com/{id}?f={"a":1}', "example.com", "/%7Bid%7D?f=%7B%22a%22:1%7D"),
-    ("http://example.com/?a?b", "example.com", "/?a?b"),
-    ("http://93.184.215.14/", "93.184.215.14", "/"),
     ("http://93.184.215.14:8080/", "93.184.215.14:8080", "/"),
     ("http://" + "a" * 63 + ".example/", "a" * 63 + ".example", "/"),
     ("http://example.com/" + "a" * 4077, "example.com", "/" + "a" * 4077),
@@ -66,25 +50,23 @@ async def test_honest_urls_arrive_as_meant(internet: Any, url: str, host: str, p
 
 
 PUBLIC_ADDRESSES = [
-    *("1.1.1.1", "8.8.8.8", "9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0"),
+    *("9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0"),
     *("126.255.255.255", "128.0.0.0", "169.253.255.255", "169.255.0.0", "172.15.255.255"),
     *("172.32.0.0", "192.167.255.255", "192.169.0.0", "198.17.255.255", "198.20.0.0"),
-    *("223.255.255.255", "2606:4700:4700::1111", "2a00:1450::1", "2001:4860:4860::8888"),
+    *("223.255.255.255", "2606:4700:4700::1111"),
     *("2001:200::1", "2003::1", "2001:db7:ffff::1", "2001:db9::1", "3ffe:ffff::1"),
 ]
 
 
 @pytest.mark.parametrize("address", PUBLIC_ADDRESSES)
-async def test_every_public_address_is_dialled_even_next_to_a_special_network(
+async def test_public_address_next_to_a_special_network_is_dialled(
     internet: Any, address: str
 ) -> None:
     internet.names.table["example.com"] = [address]
     client = await internet.client()
     literal = f"[{address}]" if ":" in address else address
     for host in ("example.com", literal):
-        with pytest.raises(HttpFailed) as failed:  # no server listens
-            await client.request("GET", f"http://{host}/")
-        assert failed.value.failure is Failure.CONNECT
+        assert await internet.refusal(client.request("GET", f"http://{host}/")) is Failure.CONNECT
     assert internet.dialled == [(address, 80)] * 2
 
 
@@ -100,20 +82,14 @@ async def test_named_hosts_and_hosts_below_named_domains_are_allowed(
     assert site.sni == [url.split("/")[2].partition(":")[0]]
 
 
-async def test_an_internal_origin_is_allowed_within_its_networks(internet: Any) -> None:
+@pytest.mark.parametrize("host", ["erp", "127.0.0.1"])
+async def test_internal_origin_is_allowed_within_its_networks(internet: Any, host: str) -> None:
     site = await internet.site()
     internet.names.table["erp"] = ["127.0.0.1"]
-    origin = f"http://erp:{site.port}"
+    origin = f"http://{host}:{site.port}"
     client = await internet.client(hosts=(), internal_origins={origin: ["127.0.0.1/32"]})
     assert (await client.request("GET", origin + "/orders")).ok
     assert internet.dialled == [("127.0.0.1", site.port)]
-
-
-async def test_an_internal_address_can_be_an_origin(internet: Any) -> None:
-    site = await internet.site()
-    origin = f"http://127.0.0.1:{site.port}"
-    client = await internet.client(hosts=(), internal_origins={origin: ["127.0.0.0/8"]})
-    assert (await client.request("GET", origin)).ok
 
 
 @pytest.mark.parametrize(
@@ -130,38 +106,31 @@ async def test_an_internal_origin_is_refused_outside_its_networks(
 ) -> None:
     internet.names.table["erp.corp"] = addresses
     client = await internet.client(internal_origins={"http://erp.corp:8080": ["10.1.0.0/16"]})
-    with pytest.raises(HttpRefused) as refused:
-        await client.request("GET", "http://erp.corp:8080/")
-    assert refused.value.rule is rule
+    assert await internet.refusal(client.request("GET", "http://erp.corp:8080/")) is rule
     assert internet.dialled == []
 
 
 @pytest.mark.parametrize(
     "url", ["http://erp.corp/", "https://erp.corp:8080/", "http://erp.corp:8081/"]
 )
-async def test_an_internal_origin_opens_neither_another_port_nor_another_scheme(
-    internet: Any, url: str
-) -> None:
+async def test_internal_origin_opens_no_other_port_or_scheme(internet: Any, url: str) -> None:
     client = await internet.client(internal_origins={"http://erp.corp:8080": ["10.0.0.0/8"]})
-    with pytest.raises(HttpRefused) as refused:
-        await client.request("GET", url)
-    assert refused.value.rule is Rule.HOST_INTERNAL
+    assert await internet.refusal(client.request("GET", url)) is Rule.HOST_INTERNAL
 
 
-async def test_the_networks_of_an_internal_origin_are_closed_to_other_names(internet: Any) -> None:
+async def test_networks_of_internal_origin_are_closed_to_other_names(internet: Any) -> None:
     internet.names.table["attacker.example"] = ["10.1.0.1"]
     client = await internet.client(internal_origins={"http://erp.corp:80": ["10.1.0.0/16"]})
-    with pytest.raises(HttpRefused) as refused:
-        await client.request("GET", "http://attacker.example/")
-    assert refused.value.rule is Rule.ADDRESS_PRIVATE
+    assert (
+        await internet.refusal(client.request("GET", "http://attacker.example/"))
+        is Rule.ADDRESS_PRIVATE
+    )
 
 
 @pytest.mark.parametrize(
     ("network", "address"),
     [
         ("169.254.0.0/16", "169.254.169.254"),
-        ("169.254.169.254/32", "169.254.169.254"),
-        ("100.64.0.0/10", "100.100.100.200"),
         ("0.0.0.0/0", "168.63.129.16"),
         ("fd00::/8", "fd00:ec2::254"),
         ("::/0", "::ffff:169.254.169.254"),
@@ -171,9 +140,9 @@ async def test_the_networks_of_an_internal_origin_are_closed_to_other_names(inte
 async def test_no_setting_opens_cloud_metadata(internet: Any, network: str, address: str) -> None:
     internet.names.table["erp.corp"] = [address]
     client = await internet.client(internal_origins={"http://erp.corp": [network]})
-    with pytest.raises(HttpRefused) as refused:
-        await client.request("GET", "http://erp.corp/")
-    assert refused.value.rule is Rule.ADDRESS_METADATA
+    assert (
+        await internet.refusal(client.request("GET", "http://erp.corp/")) is Rule.ADDRESS_METADATA
+    )
     assert internet.dialled == []
 
 
@@ -182,16 +151,12 @@ async def test_no_setting_opens_cloud_metadata(internet: Any, network: str, addr
     [
         {"hosts": ["https://example.com"]},
         {"hosts": ["*example.com"]},
-        {"hosts": ["a.*.com"]},
         {"hosts": ["127.1"]},
         {"internal_origins": {"erp:8080": ["10.0.0.0/8"]}},
         {"internal_origins": {"http://erp/path": ["10.0.0.0/8"]}},
         {"internal_origins": {"http://erp": ["10.0.0.1/8"]}},
-        {"internal_origins": {"http://erp": ["erp"]}},
         {"ports": [0]},
         {"methods": ["CONNECT"]},
-        {"methods": ["GET /"]},
-        {"content_types": ["html"]},
         {"total_timeout_s": 0},
         {"user_agent": "a\r\nb"},
     ],

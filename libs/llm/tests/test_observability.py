@@ -6,8 +6,8 @@ from opentelemetry.trace import SpanKind
 from pydantic import BaseModel
 from rig import Rig
 
-from bos_llm import ModelNotConfigured, Models, ModelUnavailable, user
-from bos_testkit.scripted_model.pytest_fixtures import SCRIPTED_KEY, model_settings
+from bos_llm import ModelNotConfigured, ModelUnavailable, user
+from bos_testkit.scripted_model.pytest_fixtures import SCRIPTED_KEY
 
 
 class Plan(BaseModel):
@@ -55,16 +55,6 @@ async def test_tokens_and_outcomes_are_counted_by_agent_and_model(rig: Rig) -> N
     assert rig.metric("bos_model_call_duration_seconds_count", **labels) == 4
     assert rig.metric("bos_model_tokens_total", **labels, direction="input") > usage.input_tokens
     assert rig.metric("bos_model_tokens_total", **labels, direction="output") > 8
-
-
-async def test_services_of_one_process_share_the_metrics(rig: Rig) -> None:
-    settings = model_settings(rig.server)
-    other = Models(settings, rig.telemetry.named("composer"))
-    await (await rig.model()).text([user("hello")])
-    async with other:
-        await other.for_agent("sql").text([user("hello")])
-    labels = {"agent": "sql", "model": "scripted"}
-    assert rig.metric("bos_model_calls_total", **labels, outcome="ok") == 2
 
 
 @pytest.mark.requirement("N-08")

@@ -1,11 +1,11 @@
 """Refusals in the audit trail: counted per minute, bounded, and never waited for."""
 
-from __future__ import annotations
-
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
+import asyncpg
 import pytest
 from pydantic import BaseModel, Field, SecretStr
 
@@ -24,13 +24,7 @@ from bos_postgres.audit import (
 )
 from bos_postgres.audit.refusals import MOST_AT_ONCE
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    import asyncpg
-
-    Pool = asyncpg.Pool[asyncpg.Record]
-
+Pool = asyncpg.Pool
 SECRET = "planted-secret"
 
 
@@ -66,7 +60,7 @@ async def until_written(pool: Pool, count: int) -> list[dict[str, Any]]:
     return found
 
 
-async def test_a_flood_of_refusals_is_one_row_at_once_and_one_with_the_rest(pool: Pool) -> None:
+async def test_flood_of_refusals_makes_two_rows(pool: Pool) -> None:
     telemetry = Telemetry.for_tests("harness")
     refusals = Refusals(pool, telemetry)
     entry = unauthenticated("203.0.113.7").entry("session.refused", outcome="refused")
@@ -100,9 +94,7 @@ async def test_writer_that_ends_behind_its_commit_writes_nothing_twice(
     assert [each["details"] for each in await rows(pool)] == [{"count": "1"}]
 
 
-async def test_within_its_minute_a_refusal_is_written_once_and_then_forgotten(
-    pool: Pool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_refusal_is_written_once_minute(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     refusals = Refusals(pool, Telemetry.for_tests("harness"))
     for _ in range(3):
         refusals.count(unauthenticated().entry("a.b"))
@@ -118,7 +110,7 @@ async def test_within_its_minute_a_refusal_is_written_once_and_then_forgotten(
     assert not refusals._counted, "what is not refused any more takes no place"
 
 
-async def test_refusals_from_everywhere_are_bounded_and_none_is_uncounted(pool: Pool) -> None:
+async def test_rows_of_refusals_are_bounded_and_all_counted(pool: Pool) -> None:
     refusals = Refusals(pool, Telemetry.for_tests("harness"))
     async with refusals.running():
         for number in range(5000):
@@ -164,14 +156,11 @@ async def test_a_deed_and_its_entry_stand_together_or_not_at_all(pool: Pool) -> 
     ("kind", "recorded"),
     [
         ("user_token", ("u", "user", "")),
-        ("static_key", ("u", "user", "")),
         ("api_key", ("k", "api_key", "u")),
         ("run_token", ("u", "service", "")),
     ],
 )
-def test_an_actor_is_named_by_what_it_called_with(
-    kind: Any, recorded: tuple[str, str, str]
-) -> None:
+def test_actor_is_named_by_what_it_called_with(kind: Any, recorded: tuple[str, str, str]) -> None:
     by = By.of(Principal("u", "", "", kind, session_id="k"), "203.0.113.7")
     assert (by.actor, by.kind, by.user, by.address) == (*recorded, "203.0.113.7")
     assert By.of(None).actor == LOCAL_USER

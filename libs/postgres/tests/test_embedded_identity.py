@@ -39,7 +39,6 @@ def unprivileged(command: list[str], uid: int) -> list[str]:
     if os.geteuid() != 0:
         return command
     setpriv = shutil.which("setpriv")
-    assert setpriv is not None
     who = [setpriv, f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
     places = (Path(sys.executable).resolve(), Path(sys.prefix), Path(__file__))
     if not all(_open_to_all(place) for place in places):
@@ -164,7 +163,6 @@ def pretend(monkeypatch: pytest.MonkeyPatch, *, uid: int, names: dict[int, str])
         (1234, {65534: "nobody"}, True, "user_namespace"),
         (0, {0: "root", 65534: "nobody"}, True, "user_namespace"),
         (0, {0: "root", 65534: "nobody"}, False, "nobody"),
-        (0, {0: "root", 99: "nobody"}, False, "nobody"),
     ],
 )
 def test_the_least_intrusive_identity_is_chosen(
@@ -191,6 +189,6 @@ def test_where_no_identity_works_the_fix_is_named(
         choose_identity("auto", lambda _: False)
 
 
-def test_files_stay_ours_unless_the_server_really_is_another_user() -> None:
+def test_files_stay_ours_unless_server_really_is_another_user() -> None:
     assert Identity("user_namespace", 65534, 65534).file_owner == (os.geteuid(), os.getegid())
     assert Identity("nobody", 65534, 65534).file_owner == (65534, 65534)

@@ -7,9 +7,8 @@ import asyncpg
 import pytest
 
 from bos_errors import ConfigurationError, Unavailable
-from bos_postgres import EmbeddedPostgres, connect, migrate, migration_files, with_database
+from bos_postgres import EmbeddedPostgres, connect, migrate, with_database
 from bos_postgres.dsn import password_of
-from bos_postgres.migrations import dbmate_program
 
 pytestmark = pytest.mark.postgres
 
@@ -68,9 +67,7 @@ async def test_files_are_applied_in_order_into_the_schema_and_once(
     assert not list(folder.parent.rglob("schema.sql"))
 
 
-async def test_two_schemas_share_a_database_without_meeting(
-    postgres_dsn: str, folder: Path
-) -> None:
+async def test_two_schemas_share_database_without_meeting(postgres_dsn: str, folder: Path) -> None:
     await asyncio.gather(
         migrate(postgres_dsn, folder, schema="shop"),
         migrate(postgres_dsn, folder, schema="warehouse"),
@@ -93,9 +90,7 @@ async def test_processes_that_start_at_once_apply_each_file_once(
     assert await shop(postgres_dsn, "SELECT count(*) FROM items") == 1
 
 
-async def test_others_get_past_a_migration_that_waits_behind_a_long_transaction(
-    postgres_dsn: str, folder: Path
-) -> None:
+async def test_waiting_migration_lets_others_pass(postgres_dsn: str, folder: Path) -> None:
     await migrate(postgres_dsn, folder, schema="shop")
     write(folder, "0003_wider.sql", "ALTER TABLE items ADD COLUMN name text;")
     async with connect(postgres_dsn, schema="shop") as long:
@@ -116,7 +111,7 @@ async def test_others_get_past_a_migration_that_waits_behind_a_long_transaction(
 @pytest.mark.parametrize(
     ("options", "lock_timeout"), [("", "2s"), (" transaction:false", "0")], ids=["in", "outside"]
 )
-async def test_only_what_can_be_undone_gives_up_waiting_for_a_lock(
+async def test_lock_timeout_is_set_in_transactions_alone(
     postgres_dsn: str, tmp_path: Path, options: str, lock_timeout: str
 ) -> None:
     setting = "CREATE TABLE found AS SELECT current_setting('lock_timeout') AS value;"
@@ -138,12 +133,6 @@ async def test_a_failed_migration_is_named_and_undone(postgres_dsn: str, folder:
     assert await shop(postgres_dsn, "SELECT max(id) FROM items") == 4
 
 
-async def test_the_first_migration_can_fail_too(postgres_dsn: str, tmp_path: Path) -> None:
-    write(tmp_path, "0001_broken.sql", "nonsense;")
-    with pytest.raises(ConfigurationError, match=r"0001_broken\.sql"):
-        await migrate(postgres_dsn, tmp_path, schema="shop")
-
-
 async def test_waiting_for_another_process_is_bounded(postgres_dsn: str, folder: Path) -> None:
     async with connect(postgres_dsn) as other:
         lock = "SELECT pg_advisory_lock(hashtextextended('bos.migrate.shop', 0))"
@@ -153,9 +142,7 @@ async def test_waiting_for_another_process_is_bounded(postgres_dsn: str, folder:
     await migrate(postgres_dsn, folder, schema="shop")
 
 
-async def test_a_migration_that_takes_too_long_is_stopped(
-    postgres_dsn: str, tmp_path: Path
-) -> None:
+async def test_migration_that_takes_too_long_is_stopped(postgres_dsn: str, tmp_path: Path) -> None:
     write(tmp_path, "0001_slow.sql", "SELECT pg_sleep(60);")
     with pytest.raises(Unavailable, match=r"longer than 0\.5 s"):
         await migrate(postgres_dsn, tmp_path, schema="shop", timeout_s=0.5)
@@ -218,20 +205,3 @@ async def test_a_folder_without_migrations_is_named(postgres_dsn: str, tmp_path:
     (tmp_path / "notes.sql").touch()
     with pytest.raises(ConfigurationError, match=str(tmp_path)):
         await migrate(postgres_dsn, tmp_path, schema="shop")
-
-
-async def test_an_absent_server_is_unavailable(folder: Path) -> None:
-    with pytest.raises(Unavailable, match="/nowhere/sales"):
-        await migrate("postgresql://ada:s3cret@/sales?host=/nowhere", folder, schema="shop")
-
-
-def test_files_are_taken_in_the_order_of_their_names(folder: Path) -> None:
-    (folder / "README.md").touch()
-    assert [file.name for file in migration_files(folder)] == ["0001_items.sql", "0002_fill.sql"]
-
-
-def test_the_program_comes_from_the_environment_not_from_path(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("PATH", "")
-    assert dbmate_program().is_absolute()

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from bos_errors import ConfigurationError, Unavailable
+from bos_errors import ConfigurationError
 from bos_postgres import Notices, connect
 
 
@@ -70,9 +70,3 @@ async def test_an_overflow_asks_to_read_instead_of_growing(postgres_dsn: str) ->
 async def test_a_channel_name_that_needs_quoting_is_refused(postgres_dsn: str) -> None:
     with pytest.raises(ConfigurationError, match="channel name"):
         Notices(postgres_dsn, "Runs!")
-
-
-async def test_listening_begins_only_where_a_server_is() -> None:
-    with pytest.raises(Unavailable):
-        async with Notices("postgresql://ada@/sales?host=/nowhere", "runs"):
-            pass

@@ -1,14 +1,12 @@
 """Passwords in files that change while connections are open."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from asyncpg import Connection, Record
+from asyncpg import Connection
 
 from bos_errors import ConfigurationError, Unavailable
 from bos_postgres import acquire, connect, migrate, open_database
@@ -25,7 +23,7 @@ _WHO = "SELECT current_user::text"
 class Login:
     """A role whose password stands in a file."""
 
-    def __init__(self, administrator: Connection[Record], dsn: str, name: str, file: Path) -> None:
+    def __init__(self, administrator: Connection, dsn: str, name: str, file: Path) -> None:
         self.dsn = with_options(dsn, user=name, password_file=str(file))
         self.name = name
         self.file = file
@@ -125,9 +123,7 @@ async def test_migrations_use_the_file_and_never_tell_what_it_holds(
     assert NEW not in str(failed.value)
 
 
-async def test_what_is_wrong_with_the_file_is_named_at_the_start(
-    login: Login, tmp_path: Path
-) -> None:
+async def test_what_is_wrong_with_file_is_named_at_start(login: Login, tmp_path: Path) -> None:
     two = with_address(login.dsn, ("127.0.0.1", 1)).replace("://", "://ada:secret@")
     missing = with_options(login.dsn, password_file=str(tmp_path / "missing"))
     for dsn, problem in ((two, "a password and a password_file"), (missing, "cannot be read")):

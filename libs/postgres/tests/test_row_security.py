@@ -1,17 +1,11 @@
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
 
 from bos_postgres import acquire, acting_for, connect, for_user, open_database
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    Pool = asyncpg.Pool[asyncpg.Record]
-
+Pool = asyncpg.Pool
 SETUP = """
 DO $$ BEGIN CREATE ROLE row_security_reader NOLOGIN;
 EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;
@@ -45,7 +39,7 @@ async def fetch(pool: Pool, query: str, *arguments: object) -> list[asyncpg.Reco
         return await connection.fetch(query, *arguments)
 
 
-async def test_a_query_that_forgets_the_owner_finds_the_users_own_rows_alone(readers: Pool) -> None:
+async def test_query_without_an_owner_finds_own_rows_alone(readers: Pool) -> None:
     # Often enough for the plan to become a generic one, and for both users on one connection.
     for _ in range(8):
         for user in ("a", "b"):
@@ -57,9 +51,7 @@ async def test_a_query_that_forgets_the_owner_finds_the_users_own_rows_alone(rea
             assert len(rows) == 500
 
 
-@pytest.mark.parametrize(
-    "planner", ["enable_nestloop", "enable_seqscan", "enable_indexscan", "enable_bitmapscan"]
-)
+@pytest.mark.parametrize("planner", ["enable_seqscan", "enable_indexscan"])
 async def test_it_does_not_depend_on_the_plan(readers: Pool, planner: str) -> None:
     async with acquire(readers) as connection:
         await connection.execute(f"SET {planner} = off")

@@ -19,13 +19,9 @@ async def test_statements_within_a_span_have_spans_below_it(postgres_dsn: str) -
     *statements, _ = telemetry.spans
     assert {"INSERT", "SELECT"} <= {span.name for span in statements}
     for span in statements:
-        assert span.parent is not None
         assert span.parent.span_id == work.get_span_context().span_id
-        assert span.attributes is not None
         assert span.attributes["db.system.name"] == "postgresql"
         assert "Ada" not in span.to_json()
-    starts = [(span.start_time, span.end_time) for span in statements]
-    assert all(start is not None and end is not None and start <= end for start, end in starts)
 
 
 async def test_a_statement_that_fails_has_the_type_of_its_error(postgres_dsn: str) -> None:

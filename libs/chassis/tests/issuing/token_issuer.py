@@ -1,12 +1,12 @@
 """An issuer of access tokens for tests, and a service that accepts them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -15,12 +15,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from bos_chassis.auth.user_tokens import open_authenticator
 from bos_chassis.settings import AuthSettings
 from bos_chassis.telemetry import Telemetry
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from bos_chassis.auth.jwks_sources import IssuerDocument
 
 ISSUER = "https://login.example.com"
 
@@ -59,7 +53,7 @@ def key_file(folder: Path, *keys: dict[str, Any]) -> Path:
 
 @asynccontextmanager
 async def opened(
-    issuer_document: IssuerDocument | None = None, **settings: Any
+    issuer_document: Any = None, **settings: Any
 ) -> AsyncIterator[tuple[Any, Telemetry]]:
     telemetry = Telemetry.for_tests("echo")
     async with open_authenticator(

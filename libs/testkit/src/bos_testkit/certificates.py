@@ -13,6 +13,13 @@ from cryptography.x509.oid import NameOID
 
 from bos_chassis.settings import TlsSettings
 
+<<<<<<< HEAD
+=======
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+>>>>>>> libs
 _DAY = timedelta(days=1)
 
 
@@ -29,11 +36,17 @@ class Authority:
         self._folder = folder
         self._trust_domain = trust_domain
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self._certificate = self._sign("authority", self._key, None)
-        (folder / "ca.pem").write_bytes(_pem(self._certificate))
+        self.ca_file = folder / "ca.pem"
+        self.ca_file.write_bytes(_pem(self._sign("authority", self._key, None)))
 
     def issue(
-        self, service: str, *, expired: bool = False, left: timedelta = _DAY, named: str = ""
+        self,
+        service: str,
+        *,
+        expired: bool = False,
+        left: timedelta = _DAY,
+        named: str = "",
+        hosts: Sequence[str] = ("localhost", "127.0.0.1"),
     ) -> TlsSettings:
         """Settings of ``service`` with a new certificate, whose files replace earlier ones.
 
@@ -42,10 +55,11 @@ class Authority:
             expired: Whether it is over.
             left: How long it is still good.
             named: The service that it names, if that is another one.
+            hosts: Names and addresses that it is for.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = self._sign(
-            service, key, self._names(named or service), left=-_DAY if expired else left
+            service, key, self._names(named or service, hosts), left=-_DAY if expired else left
         )
         paths = {kind: self._folder / f"{service}.{kind}.pem" for kind in ("key", "cert")}
         texts = {"key": _key_pem(key), "cert": _pem(certificate)}
@@ -56,16 +70,15 @@ class Authority:
         return TlsSettings(
             cert_file=paths["cert"],
             key_file=paths["key"],
-            ca_file=self._folder / "ca.pem",
+            ca_file=self.ca_file,
             trust_domain=self._trust_domain,
             refresh_s=0.01,
         )
 
-    def _names(self, service: str) -> x509.SubjectAlternativeName:
+    def _names(self, service: str, hosts: Sequence[str]) -> x509.SubjectAlternativeName:
         return x509.SubjectAlternativeName(
             [
-                x509.DNSName("localhost"),
-                x509.IPAddress(ip_address("127.0.0.1")),
+                *map(_host, hosts),
                 x509.UniformResourceIdentifier(f"spiffe://{self._trust_domain}/{service}"),
             ]
         )
@@ -102,6 +115,13 @@ class Authority:
         else:
             builder = builder.add_extension(names, critical=False)
         return builder.sign(self._key, hashes.SHA256())
+
+
+def _host(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
 
 
 def _usage_of_authorities() -> x509.KeyUsage:
