@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -13,13 +14,6 @@ from cryptography.x509.oid import NameOID
 
 from bos_chassis.settings import TlsSettings
 
-<<<<<<< HEAD
-=======
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
->>>>>>> libs
 _DAY = timedelta(days=1)
 
 
