@@ -1,8 +1,8 @@
 """Which key profile a step must use: from a setting into the log, and from there to the agent."""
 
 import pytest
-from gateway_harness.decide_logs import START, accepted, planned
 from gateway_harness.harness import Harness
+from gateway_harness.run_logs import START, accepted, planned
 
 from bos_errors import ConfigurationError
 from bos_gateway.core.decide import Record, decide

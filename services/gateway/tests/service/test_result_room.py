@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from gateway_harness.decide_logs import accepted, event, planned
 from gateway_harness.harness import Harness, result_of
 from gateway_harness.raw_agents import RawAgent, add_raw_agent, success
+from gateway_harness.run_logs import accepted, event, planned
 
 from bos.agent.v1 import AgentResult
 from bos.common.v1 import Value, ValueMap

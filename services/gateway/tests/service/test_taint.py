@@ -9,7 +9,7 @@ import grpc
 import pytest
 from gateway_harness.harness import Harness, result_of
 from gateway_harness.raw_agents import RawAgent, add_raw_agent, success
-from gateway_harness.revised_logs import (
+from gateway_harness.run_logs import (
     FAILED,
     SKIPPED,
     START,
