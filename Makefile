@@ -478,9 +478,9 @@ trial-crash: install #: Gateways and PostgreSQL killed, frozen, cut off at rando
 	    --seconds $(or $(SECONDS),5400) $(if $(SEED),--seed $(SEED)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
 .PHONY: trial-power
-trial-power: install #: PostgreSQL and all gateways killed together, ROUNDS=100 times; SEED=N
-	PYTHONPATH=services/gateway/tests $(BIN)/python -m gateway_harness.crash.power --rounds $(or $(ROUNDS),100) \
-	    --seconds $(or $(SECONDS),3600) $(if $(SEED),--seed $(SEED))
+trial-power: install #: PostgreSQL and all gateways killed together, until KILLS=300 gateways were; SEED=N
+	PYTHONPATH=services/gateway/tests $(BIN)/python -m gateway_harness.crash.matrix --only 'power cut' \
+	    --kills $(or $(KILLS),300) --seconds $(or $(SECONDS),3600) $(if $(SEED),--seed $(SEED))
 
 .PHONY: trial-upgrade
 trial-upgrade: install #: The gateway of FROM=HEAD^1, built from git, rolled to this one under load and back

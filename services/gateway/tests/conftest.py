@@ -1,12 +1,15 @@
 """A whole gateway on a fresh database, with a planner and a composer that do as the test says."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from gateway_harness.crash.harness import CrashHarness, open_crash_harness
 from gateway_harness.harness import Harness, open_harness
 
+from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.service import migrate_store
+from bos_postgres import open_database
 from bos_testkit.postgres import PostgresServer, migrated_template
 
 
@@ -27,4 +30,11 @@ async def harness(postgres_dsn: str) -> AsyncIterator[Harness]:
 async def crash(postgres_dsn: str) -> AsyncIterator[CrashHarness]:
     """What gateways that are ended need around them."""
     async with open_crash_harness(postgres_dsn, takes_s=0.02) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def pool(postgres_dsn: str) -> AsyncIterator[Any]:
+    """Connections to the gateways' schema."""
+    async with open_database(postgres_dsn, schema=SCHEMA, max_size=4) as opened:
         yield opened

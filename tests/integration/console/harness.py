@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
-from gateway_harness import revised_logs as logs
+from gateway_harness import run_logs as logs
 from gateway_harness.harness import ComposerDouble, Harness, gateway_process
 from gateway_harness.harness import open_harness as open_gateway_harness
 

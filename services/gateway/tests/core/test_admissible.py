@@ -3,7 +3,8 @@
 from collections.abc import Callable
 
 import pytest
-from gateway_harness.decide_logs import (
+from gateway_harness.run_logs import (
+    CANCEL,
     START,
     accepted,
     adopted,
@@ -13,26 +14,25 @@ from gateway_harness.decide_logs import (
     finished,
     planned,
     proposing,
+    record_of,
+    revising,
 )
 
 from bos.common.v1 import AgentError
 from bos.gateway.v1 import APPROVAL_STATUS_DENIED
 from bos.runlog.v1 import (
-    CancelRequested,
     InstructionsClassified,
     LogEvent,
     PlanFailed,
-    RevisionStarted,
     RunFinished,
     StepDispatched,
     StepProgressed,
 )
-from bos_gateway.core.decide import decide
 from bos_gateway.core.fold import admissible, apply, fold
 from bos_gateway.core.run_state import RunState, UnknownEvent
 from bos_testkit.plans import step
 
-CANCEL = event(cancel_requested=CancelRequested(reason="enough"))
+PLAN = planned(step("a", "echo"))
 END = event(run_finished=RunFinished())
 NO_PLAN = event(plan_failed=PlanFailed(error=AgentError(type="QueryError")))
 SENT = event(step_dispatched=StepDispatched(step_id="a", attempt=1))
@@ -45,19 +45,17 @@ def new() -> RunState:
 
 
 def running() -> RunState:
-    return fold("r", [accepted(), planned(step("a", "echo")), SENT])
+    return fold("r", [accepted(), PLAN, SENT])
 
 
 def ended() -> RunState:
-    return fold("r", [accepted(), planned(step("a", "echo")), SENT, finished("a")])
+    return fold("r", [accepted(), PLAN, SENT, finished("a")])
 
 
 def replanned() -> RunState:
     """The step ``a`` is of the plan before the one in force."""
-    again = planned(step("b", "echo"))
-    again.planned.revision = 1
-    started = event(revision_started=RevisionStarted(revision=1, failed_step_ids=["a"]))
-    return fold("r", [accepted(), planned(step("a", "echo")), started, again])
+    again = planned(step("b", "echo"), revision=1)
+    return fold("r", [accepted(), PLAN, revising("a"), again])
 
 
 def waiting() -> RunState:
@@ -86,7 +84,7 @@ DECISION = decided(proposing())
 @pytest.mark.parametrize(
     ("follows", "counts", "too_late"),
     [
-        (planned(step("a", "echo")), new, running),
+        (PLAN, new, running),
         (NO_PLAN, new, running),
         (SENT, running, ended),
         (SENT, running, replanned),
@@ -113,7 +111,7 @@ def test_event_counts_until_the_run_no_longer_waits_for_it(
 
 @pytest.mark.parametrize(
     ("twice", "state"),
-    [(planned(step("a", "echo")), new), (finished("a"), running), (DECISION, waiting)],
+    [(PLAN, new), (finished("a"), running), (DECISION, waiting)],
     ids=["planned", "step_finished", "approval_resolved"],
 )
 def test_of_two_in_one_batch_the_first_counts(
@@ -142,8 +140,8 @@ def test_ignored_decision_is_named_and_a_valid_one_is_not() -> None:
 
 
 def test_events_of_the_owner_itself_always_count() -> None:
-    (record,) = decide(waiting(), START)
-    assert admissible(waiting(), [*record.events, adopted()])[0] == [*record.events, adopted()]
+    own = [*record_of(waiting()), adopted()]
+    assert admissible(waiting(), own)[0] == own
 
 
 def test_input_of_newer_version_is_error_and_is_not_left_out() -> None:

@@ -3,30 +3,36 @@
 from datetime import timedelta
 
 import pytest
-from gateway_harness.decide_logs import (
+from gateway_harness.run_logs import (
+    CANCEL,
+    COMPOSES,
+    FAILED,
+    IRREVERSIBLE,
     START,
     accepted,
+    acting,
     adopted,
+    after,
     asking,
     classified,
     decided,
-    event,
     finished,
     planned,
     proposing,
+    record_of,
     recorded,
+    running,
+    then,
     wanted,
 )
 
 from bos.agent.v1 import (
-    AGENT_EXECUTION_STATUS_FAILED,
     AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION,
     INSTRUCTION_MODE_ENHANCE,
     INSTRUCTION_MODE_OVERRIDE,
     SIDE_EFFECT_CLASS_IDEMPOTENT,
-    SIDE_EFFECT_CLASS_IRREVERSIBLE,
-    AgentCard,
-    Tool,
+    AgentResult,
+    ApprovalContext,
 )
 from bos.gateway.v1 import (
     APPROVAL_KIND_OUTCOME_UNKNOWN,
@@ -38,20 +44,31 @@ from bos.gateway.v1 import (
     RUN_STATUS_WAITING_FOR_APPROVAL,
     Approvers,
 )
-from bos.runlog.v1 import CancelRequested, LogEvent
+from bos.runlog.v1 import LogEvent
 from bos_gateway.core.budget import counted
-from bos_gateway.core.decide import Classify, Compose, Record, RunStep, decide, next_wake
-from bos_gateway.core.fold import apply, fold
+from bos_gateway.core.decide import Classify, decide, next_wake
+from bos_gateway.core.fold import apply
 from bos_gateway.core.run_state import BrokenLog, RunState
 from bos_testkit.plans import step
 
 APPROVERS = Approvers(groups=["finance"], four_eyes=True)
 
 
+def result_of(state: RunState) -> AgentResult:
+    result = state.steps["a"].result
+    assert result is not None
+    return result
+
+
+def context_of(state: RunState) -> ApprovalContext:
+    """The decisions that are sent with the step that is under way."""
+    context = running(state).approval
+    assert context is not None
+    return context
+
+
 def test_run_that_can_do_nothing_but_wait_is_let_go() -> None:
     state, _ = asking()
-    (record,) = decide(state, START)
-    assert isinstance(record, Record)
     assert recorded(state) == ["run_released"]
     assert state.released
     assert state.status == RUN_STATUS_WAITING_FOR_APPROVAL
@@ -59,44 +76,20 @@ def test_run_that_can_do_nothing_but_wait_is_let_go() -> None:
     assert not state.released
 
 
-def test_run_with_other_work_is_not_let_go() -> None:
-    state, _ = asking(step("b", "echo"), step("c", "echo"))
-    assert wanted(state) == ["b", "c"]
-    assert not state.released
-
-
 @pytest.mark.requirement("M-13")
 def test_waiting_step_takes_no_place_and_holds_its_dependents() -> None:
     state, _ = asking(step("b", "echo"), step("c", "echo"), step("d", "echo", "d", "a"))
     assert wanted(state) == ["b", "c"]
-    apply(state, finished("b"))
-    assert wanted(state) == ["c"]
+    assert not state.released, "it has other work"
+    assert then(state, finished("b")) == ["c"]
 
 
 def test_approved_action_is_in_the_log_before_it_is_performed() -> None:
     state, requested = asking()
     apply(state, decided(requested))
-    (record,) = decide(state, START)
-    assert isinstance(record, Record)
     assert recorded(state) == ["effect_intended", "step_dispatched"]
-    (command,) = decide(state, START)
-    assert isinstance(command, RunStep)
-    assert command.attempt == 2
-    assert command.approval is not None
-    assert [each.digest for each in command.approval.approved_actions] == ["sha256:1"]
-
-
-def test_instructions_are_classified_and_allow_nothing_yet() -> None:
-    state, requested = asking()
-    apply(state, decided(requested, instructions="and more"))
-    (command,) = decide(state, START)
-    apply(state, classified(command))
-    assert recorded(state) == ["step_dispatched"]
-    (command,) = decide(state, START)
-    assert isinstance(command, RunStep)
-    assert command.approval is not None
-    assert not command.approval.approved_actions
-    assert command.approval.user_instructions == "and more"
+    assert running(state).attempt == 2
+    assert [each.digest for each in context_of(state).approved_actions] == ["sha256:1"]
 
 
 @pytest.mark.parametrize(
@@ -107,23 +100,21 @@ def test_instructions_add_to_earlier_ones_or_take_their_place(mode: int, instruc
     state, requested = asking()
     apply(state, decided(requested, instructions="one"))
     apply(state, classified(decide(state, START)[0]))
-    recorded(state)
-    requested.approval_requested.approval.approval_id = "a2"
+    assert recorded(state) == ["step_dispatched"]
+    assert not context_of(state).approved_actions, "they allow nothing yet"
+    assert context_of(state).user_instructions == "one"
+    requested = proposing(number=2)
     apply(state, requested)
     apply(state, decided(requested, instructions="two"))
     apply(state, classified(decide(state, START)[0], mode))
     recorded(state)
-    (command,) = decide(state, START)
-    assert isinstance(command, RunStep)
-    assert command.approval is not None
-    assert command.approval.user_instructions == instructions
-    assert command.approval.instruction_mode == mode
+    assert context_of(state).user_instructions == instructions
+    assert context_of(state).instruction_mode == mode
 
 
 def test_others_go_on_while_instructions_are_classified() -> None:
     state, requested = asking(step("b", "echo"))
-    apply(state, decided(requested, instructions="and more"))
-    assert wanted(state) == ["b", Classify]
+    assert then(state, decided(requested, instructions="and more")) == ["b", Classify]
 
 
 @pytest.mark.parametrize(
@@ -134,14 +125,12 @@ def test_without_an_approval_the_step_ends(status: int, reason: str) -> None:
     state, requested = asking()
     apply(state, decided(requested, status))
     assert recorded(state) == ["step_progressed", "step_finished"]
-    result = state.steps["a"].result
-    assert result is not None
-    assert result.error.type == reason
-    assert result.partial_data.fields["reason"].string_value == reason
-    assert wanted(state) == [Compose]
+    result = result_of(state)
+    assert result.error.type == result.partial_data.fields["reason"].string_value == reason
+    assert wanted(state) == COMPOSES
 
 
-def interrupted(effect: int) -> RunState:
+def interrupted(effect: int = IRREVERSIBLE) -> RunState:
     """A run whose owner died while what was approved was being performed."""
     state, requested = asking(step("b", "echo"), effect=effect)
     requested.approval_requested.approval.approvers.CopyFrom(APPROVERS)
@@ -154,17 +143,12 @@ def interrupted(effect: int) -> RunState:
 def test_idempotent_approved_action_is_sent_again_by_a_new_owner() -> None:
     state = interrupted(SIDE_EFFECT_CLASS_IDEMPOTENT)
     assert recorded(state) == ["step_dispatched", "step_dispatched"]
-    command, _ = decide(state, START)
-    assert isinstance(command, RunStep)
-    assert command.approval is not None
-    assert command.approval.approved_actions
+    assert context_of(state).approved_actions
 
 
 def asked_again() -> tuple[RunState, LogEvent]:
-    state = interrupted(SIDE_EFFECT_CLASS_IRREVERSIBLE)
-    (record,) = decide(state, START)
-    assert isinstance(record, Record)
-    (requested, _) = record.events
+    state = interrupted()
+    requested, _ = record_of(state)
     assert recorded(state) == ["approval_requested", "step_dispatched"]
     return state, requested
 
@@ -178,24 +162,16 @@ def test_person_is_asked_about_an_unknown_outcome() -> None:
     assert [action.digest for action in approval.actions] == ["sha256:1"]
     assert approval.approvers == APPROVERS  # the same approvers as before
     assert wanted(state) == ["b"]
-
-
-def test_what_is_approved_again_is_performed_again_exactly() -> None:
-    state, requested = asked_again()
+    # What is approved again is performed again, exactly.
     apply(state, decided(requested))
     assert recorded(state) == ["effect_intended", "step_dispatched"]
-    command, _ = decide(state, START)
-    assert isinstance(command, RunStep)
-    assert command.attempt == 3
-    assert command.approval is not None
-    assert command.approval.approved_actions == requested.approval_requested.approval.actions
+    assert running(state).attempt == 3
+    assert context_of(state).approved_actions == approval.actions
     # And once more, if that is interrupted as well: another request, not the same.
     apply(state, adopted())
-    record, *_ = decide(state, START)
-    assert isinstance(record, Record)
-    again = record.events[0].approval_requested.approval
-    assert again.approval_id != requested.approval_requested.approval.approval_id
-    assert again.task_description == requested.approval_requested.approval.task_description
+    again = record_of(state)[0].approval_requested.approval
+    assert again.approval_id != approval.approval_id
+    assert again.task_description == approval.task_description
 
 
 @pytest.mark.parametrize("status", [APPROVAL_STATUS_DENIED, APPROVAL_STATUS_TIMED_OUT])
@@ -203,30 +179,23 @@ def test_denied_repetition_leaves_the_outcome_unknown(status: int) -> None:
     state, requested = asked_again()
     apply(state, decided(requested, status))
     assert recorded(state) == ["step_progressed", "step_finished"]
-    result = state.steps["a"].result
-    assert result is not None
-    assert result.status == AGENT_EXECUTION_STATUS_FAILED
-    assert result.error.type == "OutcomeUnknown"
+    result = result_of(state)
+    assert (result.status, result.error.type) == (FAILED, "OutcomeUnknown")
     (performed,) = result.performed_actions
     assert performed.outcome_unknown
     assert performed.action.digest == "sha256:1"
 
 
 def test_no_approval_is_requested_beside_a_question_to_the_user() -> None:
-    state = interrupted(SIDE_EFFECT_CLASS_IRREVERSIBLE)
+    state = interrupted()
     state.steps["b"].status = AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION
     assert recorded(state) == ["step_progressed", "step_finished"]
-    result = state.steps["a"].result
-    assert result is not None
-    assert result.error.type == "OutcomeUnknown"
+    assert result_of(state).error.type == "OutcomeUnknown"
 
 
 def test_step_that_can_only_propose_is_sent_again_after_adoption() -> None:
-    start = accepted()
-    tool = Tool(name="act", requires_approval=True, side_effect=SIDE_EFFECT_CLASS_IRREVERSIBLE)
-    start.run_accepted.cards.append(AgentCard(name="echo", tools=[tool]))
-    state = fold("r", [start, planned(step("a", "echo"))])
-    wanted(state)
+    card = acting(IRREVERSIBLE, protected=True, name="echo")
+    state = after(planned(step("a", "echo")), start=accepted(card))
     apply(state, adopted())
     assert recorded(state) == ["step_dispatched"]
 
@@ -241,28 +210,30 @@ def test_time_that_a_person_takes_does_not_count(hours: int) -> None:
     apply(state, decided(requested, now=later))
     assert recorded(state, later) == ["effect_intended", "step_dispatched"]
     assert wanted(state, later + timedelta(seconds=90)) == ["a"]
-    assert wanted(state, later + timedelta(seconds=92)) == [Compose]
+    assert wanted(state, later + timedelta(seconds=92)) == COMPOSES
 
 
 def test_cancelled_run_closes_undecided_requests() -> None:
     state, _ = asking()
-    apply(state, event(cancel_requested=CancelRequested(reason="enough")))
-    (record,) = decide(state, START)
-    assert isinstance(record, Record)
-    resolved, end = record.events
+    apply(state, CANCEL)
+    resolved, end = record_of(state)
     assert resolved.approval_resolved.approval.status == APPROVAL_STATUS_CANCELLED
     assert end.run_finished.response.status == RUN_STATUS_CANCELLED
 
 
-def test_proposal_is_paid_for_and_gives_back_what_was_held() -> None:
-    start = accepted()
-    start.run_accepted.settings.max_tokens = 100_000
-    state = fold("r", [start, planned(step("a", "echo"))])
-    wanted(state)
-    assert state.steps["a"].reserved_tokens > 0
+def proposed(max_tokens: int, *others: object, spent: int) -> tuple[RunState, LogEvent]:
+    """A run with a budget whose step ``a`` has proposed something that it paid for."""
+    start = accepted(max_tokens=max_tokens, max_concurrency=2, max_revisions=0)
+    state = after(planned(step("a", "echo"), *others), start=start)
+    assert bool(state.steps["a"].reserved_tokens) is bool(max_tokens)
     requested = proposing()
-    requested.approval_requested.result.usage.input_tokens = 70
+    requested.approval_requested.result.usage.input_tokens = spent
     apply(state, requested)
+    return state, requested
+
+
+def test_proposal_is_paid_for_and_gives_back_what_was_held() -> None:
+    state, requested = proposed(100_000, spent=70)
     assert state.steps["a"].reserved_tokens == 0
     assert state.usage.input_tokens == 70
     apply(state, decided(requested))
@@ -281,18 +252,15 @@ def test_log_with_two_decisions_or_requests_at_once_is_refused(second: str) -> N
 
 def classifying(max_tokens: int, *others: object, spent: int = 0) -> tuple[RunState, Classify]:
     """A run with a budget in which it is being found out what instructions mean."""
-    start = accepted()
-    start.run_accepted.settings.max_tokens = max_tokens
-    state = fold("r", [start, planned(step("a", "echo"), *others)])
-    wanted(state)
-    requested = proposing()
-    requested.approval_requested.result.usage.input_tokens = spent
-    apply(state, requested)
+    state, requested = proposed(max_tokens, *others, spent=spent)
     apply(state, decided(requested, instructions="and more"))
-    for command in decide(state, START):
-        if isinstance(command, Classify):
-            return state, command
-    raise AssertionError
+    (command,) = [each for each in decide(state, START) if isinstance(each, Classify)]
+    return state, command
+
+
+def counted_at_the_end(state: RunState) -> int:
+    apply(state, CANCEL)
+    return counted(record_of(state)[-1].run_finished.response.metadata.usage)
 
 
 @pytest.mark.parametrize(
@@ -303,11 +271,7 @@ def test_classifying_counts_in_full_when_the_run_ends_meanwhile(
 ) -> None:
     state, command = classifying(max_tokens, spent=spent)
     assert (command.token_budget or 0) == held
-    apply(state, event(cancel_requested=CancelRequested()))
-    (record,) = decide(state, START)
-    assert isinstance(record, Record)
-    metadata = record.events[-1].run_finished.response.metadata
-    assert counted(metadata.usage) == spent + held
+    assert counted_at_the_end(state) == spent + held
 
 
 def test_classifying_that_has_ended_counts_what_it_took() -> None:
@@ -315,10 +279,7 @@ def test_classifying_that_has_ended_counts_what_it_took() -> None:
     ended = classified(command)
     ended.instructions_classified.usage.output_tokens = 7
     apply(state, ended)
-    apply(state, event(cancel_requested=CancelRequested()))
-    (record,) = decide(state, START)
-    assert isinstance(record, Record)
-    assert counted(record.events[-1].run_finished.response.metadata.usage) == 7
+    assert counted_at_the_end(state) == 7
 
 
 def test_interrupted_classifying_counts_in_full() -> None:
@@ -329,14 +290,11 @@ def test_interrupted_classifying_counts_in_full() -> None:
         (command,) = decide(state, START)
         assert isinstance(command, Classify)
         assert command.token_budget == 1000
-
-
-def test_classifying_that_comes_too_late_counts_in_full() -> None:
-    state, _ = classifying(100_000)
+    # Also if it comes too late, and then no more.
     apply(state, finished("a"))
-    assert counted(state.usage) == 1000
+    assert counted(state.usage) == 3000
     apply(state, adopted())
-    assert counted(state.usage) == 1000
+    assert counted(state.usage) == 3000
 
 
 def test_tokens_of_classifying_are_no_other_steps() -> None:

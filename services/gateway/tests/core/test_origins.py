@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
-from gateway_harness.revised_logs import START, accepted, after, finished, mended, planned
+from gateway_harness.run_logs import START, accepted, after, finished, mended, planned
 
 from bos.agent.v1 import AgentResult, ProposedAction
 from bos.common.v1 import ConversationMessage, Source

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from gateway_harness.decide_logs import LIMIT, START, accepted, planned, recorded
+from gateway_harness.run_logs import LIMIT, accepted, planned, recorded, running
 
 from bos.agent.v1 import AgentCard
 from bos.runlog.v1 import LogEvent
@@ -14,7 +14,6 @@ from bos_agentkit import AgentFailure
 from bos_chassis.auth.access import AccessRules, AccessSettings
 from bos_chassis.channels import Channels
 from bos_chassis.telemetry import Telemetry
-from bos_gateway.core.decide import RunStep, decide
 from bos_gateway.core.fold import fold
 from bos_gateway.effects.context import Deps, EffectContext
 from bos_gateway.effects.memory_budget import MemoryBudget
@@ -76,15 +75,12 @@ async def attempted(
         result_budget=MemoryBudget(0),
         access=AccessRules(AccessSettings()),
     )
-    start = accepted()
-    start.run_accepted.cards.append(card)
+    start = accepted(card)
     start.run_accepted.deadline.FromDatetime(services.clock.now() + LIMIT)
     state = fold("0198c0de-0000-7000-8000-000000000000", [start, planned(step("a", "failing"))])
     recorded(state)
-    (command,) = decide(state, START)
-    assert isinstance(command, RunStep)
     run = EffectContext(state, {}, cast("Deps", services), log.emit, log.committed, log.say)
-    return agent, asyncio.create_task(run_step(run, command))
+    return agent, asyncio.create_task(run_step(run, running(state)))
 
 
 async def test_agent_is_called_again_once_the_dispatch_is_committed() -> None:

@@ -4,39 +4,32 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from gateway_harness.revised_logs import (
+from gateway_harness.run_logs import (
+    CANCEL,
     COMPOSES,
     FAILED,
+    IRREVERSIBLE,
     MAKES_ANOTHER_PLAN,
     SKIPPED,
     START,
     accepted,
     acting,
+    adopted,
     after,
     event,
     failed,
     finished,
     mended,
     planned,
+    then,
     tried,
     wanted,
 )
 
-from bos.agent.v1 import (
-    SIDE_EFFECT_CLASS_IDEMPOTENT,
-    SIDE_EFFECT_CLASS_IRREVERSIBLE,
-    SIDE_EFFECT_CLASS_NONE,
-    AgentCard,
-)
+from bos.agent.v1 import SIDE_EFFECT_CLASS_IDEMPOTENT, SIDE_EFFECT_CLASS_NONE, AgentCard
 from bos.common.v1 import AgentError, Row, Table, Usage
 from bos.planner.v1 import PlannerDecision
-from bos.runlog.v1 import (
-    AnswerStarted,
-    CancelRequested,
-    LogEvent,
-    PlanFailed,
-    RunAdopted,
-)
+from bos.runlog.v1 import AnswerStarted, LogEvent, PlanFailed
 from bos_chassis.values import to_value_map
 from bos_gateway.core.decide import MakePlan, next_wake
 from bos_gateway.core.fold import apply, fold
@@ -44,16 +37,23 @@ from bos_gateway.core.revision_context import definitive_failure, revision_conte
 from bos_gateway.core.run_state import RunState
 from bos_testkit.plans import step
 
-# When there is another plan
+ONE = planned(step("a", "echo"))
+DENIED = finished("a", SKIPPED, error="denied_by_user")
+NOTHING = event(
+    plan_failed=PlanFailed(revision=1, error=AgentError(type="NoNewPlan", message="No."))
+)
+
+
+def costly(tokens: int) -> LogEvent:
+    """The failure of step ``a`` after so many tokens."""
+    made = failed("a")
+    made.step_finished.result.usage.input_tokens = tokens
+    return made
 
 
 @pytest.mark.requirement("C-21")
-def test_steps_that_failed_lead_to_another_plan() -> None:
-    assert tried(finished("a"), failed("b")) == MAKES_ANOTHER_PLAN
+def test_steps_that_failed_lead_to_another_plan_once_all_have_ended() -> None:
     assert tried(finished("a"), finished("b")) == COMPOSES
-
-
-def test_another_plan_waits_until_every_step_has_ended() -> None:
     assert tried(failed("a")) == ["b"]
     assert tried(failed("a"), finished("b")) == MAKES_ANOTHER_PLAN
 
@@ -91,54 +91,57 @@ def test_reason_in_the_details_of_an_error_counts() -> None:
 
 def test_failed_step_is_replanned_beside_a_denied_one() -> None:
     state = after(planned(step("a", "echo"), step("b", "echo")))
-    apply(state, finished("a", SKIPPED, error="denied_by_user"))
-    apply(state, failed("b"))
-    assert wanted(state) == MAKES_ANOTHER_PLAN
+    assert then(state, DENIED, failed("b")) == MAKES_ANOTHER_PLAN
     context = revision_context(state)
     assert [each.step_id for each in context.failed_steps] == ["b"]
     assert [each.step_id for each in context.blocked_steps] == ["a"]
     assert [each.step_id for each in context.execution_context] == ["b"]
 
 
-REFERS = "use @{outputs.a.nowhere}"
+REFERS = planned(step("a", "echo"), step("b", "echo", "use @{outputs.a.nowhere}"))
+ACTS = planned(step("a", "actor"))
 
 
-@pytest.mark.parametrize(
-    ("source", "follows"),
-    [
-        (finished("a"), MAKES_ANOTHER_PLAN),
-        (failed("a"), MAKES_ANOTHER_PLAN),
-        (failed("a", "SandboxViolation"), COMPOSES),
-        (finished("a", SKIPPED, error="denied_by_user"), COMPOSES),
-    ],
-    ids=["no such field", "its source failed", "its source was blocked", "its source was denied"],
-)
+def using(tool: str) -> LogEvent:
+    """A plan whose step uses this tool of an agent that has others."""
+    made = planned(step("a", "actor"))
+    made.planned.plan.steps[0].tools.append(tool)
+    return made
+
+
+def irreversible_or_harmless() -> AgentCard:
+    card = acting(IRREVERSIBLE)
+    card.tools.add(name="look", side_effect=SIDE_EFFECT_CLASS_NONE)
+    return card
+
+
 @pytest.mark.requirement("C-17")
-def test_reference_is_as_mendable_as_what_it_refers_to(
-    source: LogEvent, follows: list[object]
-) -> None:
-    state = after(planned(step("a", "echo"), step("b", "echo", REFERS)))
-    apply(state, source)
-    assert wanted(state) == follows
-
-
 @pytest.mark.parametrize(
-    ("card", "follows"),
+    ("plan", "card", "outcome", "follows"),
     [
-        (acting(SIDE_EFFECT_CLASS_NONE), MAKES_ANOTHER_PLAN),
-        (acting(SIDE_EFFECT_CLASS_IDEMPOTENT), COMPOSES),
-        (acting(SIDE_EFFECT_CLASS_IRREVERSIBLE), COMPOSES),
-        (acting(SIDE_EFFECT_CLASS_IRREVERSIBLE, protected=True), MAKES_ANOTHER_PLAN),
+        # A reference is as mendable as what it refers to.
+        (REFERS, None, finished("a"), MAKES_ANOTHER_PLAN),
+        (REFERS, None, failed("a"), MAKES_ANOTHER_PLAN),
+        (REFERS, None, failed("a", "SandboxViolation"), COMPOSES),
+        (REFERS, None, DENIED, COMPOSES),
+        # Another plan has other keys, so not even an idempotent effect would be recognised.
+        (ACTS, acting(SIDE_EFFECT_CLASS_NONE), failed("a"), MAKES_ANOTHER_PLAN),
+        (ACTS, acting(SIDE_EFFECT_CLASS_IDEMPOTENT), failed("a"), COMPOSES),
+        (ACTS, acting(IRREVERSIBLE), failed("a"), COMPOSES),
+        (ACTS, acting(IRREVERSIBLE, protected=True), failed("a"), MAKES_ANOTHER_PLAN),
+        # What never began has not acted, and only the tools of the plan can have acted.
+        (ACTS, acting(IRREVERSIBLE), failed("a", "AgentUnknown"), MAKES_ANOTHER_PLAN),
+        (using("look"), irreversible_or_harmless(), failed("a"), MAKES_ANOTHER_PLAN),
+        (using("act"), irreversible_or_harmless(), failed("a"), COMPOSES),
+        # The planner says that it has no other plan.
+        (planned(step("a", "echo"), only_plan=True), None, failed("a"), COMPOSES),
     ],
-    ids=["harmless", "known by its key", "irreversible", "only with approval"],
 )
-def test_step_that_may_have_acted_is_not_planned_again(
-    card: AgentCard, follows: list[object]
+def test_step_is_planned_again_if_that_could_mend_it_and_doubles_nothing(
+    plan: LogEvent, card: AgentCard | None, outcome: LogEvent, follows: list[object]
 ) -> None:
-    """Another plan has other keys, so not even an idempotent effect would be recognised."""
-    state = after(planned(step("a", "actor")), start=accepted(card))
-    apply(state, failed("a"))
-    assert wanted(state) == follows
+    state = after(plan, start=accepted(*([card] if card else [])))
+    assert then(state, outcome) == follows
 
 
 # Limits
@@ -148,8 +151,7 @@ def test_plan_is_revised_as_often_as_the_run_was_accepted_with() -> None:
     assert tried(failed("a"), steps="a", start=accepted(max_revisions=0)) == COMPOSES
     assert tried(failed("a"), steps="a", start=accepted(max_revisions=1)) == MAKES_ANOTHER_PLAN
     state = mended(accepted(max_revisions=1))
-    apply(state, finished("c", FAILED, revision=1))
-    assert wanted(state) == COMPOSES
+    assert then(state, finished("c", FAILED, revision=1)) == COMPOSES
     assert definitive_failure(state).startswith("The plan was revised once, which is the limit")
 
 
@@ -167,85 +169,52 @@ def test_plan_is_revised_as_often_as_the_run_was_accepted_with() -> None:
     ids=["steps", "no steps", "turns", "no turns", "tokens", "no tokens"],
 )
 def test_another_plan_needs_steps_turns_and_tokens(start: LogEvent, follows: list[object]) -> None:
-    outcome = failed("a")
-    outcome.step_finished.result.usage.input_tokens = 1_000
-    found = tried(outcome, steps="a", start=start)
+    found = tried(costly(1_000), steps="a", start=start)
     assert [type(each) for each in found] == [type(each) for each in follows]
     if isinstance(follows[0], MakePlan):
         assert [each.revision for each in found if isinstance(each, MakePlan)] == [1]
 
 
-@pytest.mark.parametrize(("seconds", "late"), [(84, False), (86, True)])
-def test_another_plan_needs_time_for_itself_and_a_step(seconds: int, late: bool) -> None:
-    state = after(planned(step("a", "echo")))
-    apply(state, failed("a"))
-    now = START + timedelta(seconds=seconds)
-    assert wanted(state, now) == (COMPOSES if late else MAKES_ANOTHER_PLAN)
-
-
-def test_planner_that_has_no_other_plan_is_not_asked() -> None:
-    state = after(planned(step("a", "echo"), only_plan=True))
-    apply(state, failed("a"))
-    assert wanted(state) == COMPOSES
+@pytest.mark.parametrize(
+    ("deadline_s", "at_s", "follows"),
+    [
+        (100, 84, MAKES_ANOTHER_PLAN),
+        (100, 86, COMPOSES),
+        (10, 6.5, MAKES_ANOTHER_PLAN),
+        (10, 7.5, COMPOSES),
+    ],
+)
+def test_another_plan_needs_time_for_itself_and_a_step(
+    deadline_s: int, at_s: float, follows: list[object]
+) -> None:
+    start = accepted()
+    start.run_accepted.deadline.FromDatetime(START + timedelta(seconds=deadline_s))
+    now = START + timedelta(seconds=at_s)
+    assert then(after(ONE, start=start), failed("a"), now=now) == follows
 
 
 def test_planning_timeout_ends_revisions_and_composes_an_answer() -> None:
-    state = after(planned(step("a", "echo")))
-    apply(state, failed("a"))
-    assert wanted(state) == MAKES_ANOTHER_PLAN
+    state = after(ONE)
+    assert then(state, failed("a")) == MAKES_ANOTHER_PLAN
     assert next_wake(state) == START + timedelta(seconds=91)
     assert wanted(state, START + timedelta(seconds=91)) == COMPOSES
     assert state.revision_failure is not None
     assert state.revision_failure.type == "DeadlineExceeded"
 
 
-@pytest.mark.parametrize(("left_s", "follows"), [(1.5, MAKES_ANOTHER_PLAN), (0.5, COMPOSES)])
-def test_short_run_needs_less_time_for_another_plan(left_s: float, follows: list[object]) -> None:
-    start = accepted()
-    start.run_accepted.deadline.FromDatetime(START + timedelta(seconds=10))
-    state = after(planned(step("a", "echo")), start=start)
-    apply(state, failed("a"))
-    assert wanted(state, START + timedelta(seconds=8 - left_s)) == follows
-
-
 def test_answer_that_was_begun_is_composed_by_any_owner() -> None:
     """Such as a replica of an earlier version, which knows no revisions."""
-    state = after(planned(step("a", "echo")))
-    apply(state, failed("a"))
-    apply(state, event(answer_started=AnswerStarted(attempt=1)))
-    apply(state, event(run_adopted=RunAdopted(reason="lease_expired")))
-    assert wanted(state) == COMPOSES
-
-
-@pytest.mark.parametrize(("tool", "follows"), [("look", MAKES_ANOTHER_PLAN), ("act", COMPOSES)])
-def test_only_the_tools_of_the_plan_can_have_acted(tool: str, follows: list[object]) -> None:
-    card = acting(SIDE_EFFECT_CLASS_IRREVERSIBLE)
-    card.tools.add(name="look", side_effect=SIDE_EFFECT_CLASS_NONE)
-    using = step("a", "actor")
-    using.tools.append(tool)
-    state = after(planned(using), start=accepted(card))
-    apply(state, failed("a"))
-    assert wanted(state) == follows
-
-
-def test_unstarted_step_may_be_replanned_despite_side_effects() -> None:
-    state = after(
-        planned(step("a", "actor")), start=accepted(acting(SIDE_EFFECT_CLASS_IRREVERSIBLE))
-    )
-    apply(state, failed("a", "AgentUnknown"))
-    assert wanted(state) == MAKES_ANOTHER_PLAN
+    begun = event(answer_started=AnswerStarted(attempt=1))
+    assert tried(failed("a"), begun, adopted(), steps="a") == COMPOSES
 
 
 @pytest.mark.parametrize("how", ["plan_failed", "no steps"])
 @pytest.mark.requirement("C-22")
 def test_without_a_new_plan_nothing_more_is_attempted(how: str) -> None:
-    state = after(planned(step("a", "echo")))
-    apply(state, failed("a"))
-    wanted(state)
-    error = AgentError(type="NoNewPlan", message="There is no other plan.")
-    nothing = event(plan_failed=PlanFailed(revision=1, error=error))
-    apply(state, nothing if how == "plan_failed" else planned(revision=1))
-    assert wanted(state) == COMPOSES
+    state = after(ONE)
+    then(state, failed("a"))
+    nothing = NOTHING if how == "plan_failed" else planned(revision=1)
+    assert then(state, nothing) == COMPOSES
     assert list(state.steps) == ["a"]
     assert (state.revision, state.replanning) == (0, None)
     assert definitive_failure(state).startswith("No other plan was found.")
@@ -253,14 +222,10 @@ def test_without_a_new_plan_nothing_more_is_attempted(how: str) -> None:
 
 def test_new_owner_repeats_the_revision_and_counts_lost_planning() -> None:
     start = accepted(max_tokens=100_000)
-    state = after(planned(step("a", "echo")), start=start)
-    outcome = failed("a")
-    outcome.step_finished.result.usage.input_tokens = 1_000
-    apply(state, outcome)
-    (before,) = wanted(state)
+    state = after(ONE, start=start)
+    (before,) = then(state, costly(1_000))
     used = state.usage.unreported_tokens
-    apply(state, event(run_adopted=RunAdopted(reason="lease_expired")))
-    (again,) = wanted(state)
+    (again,) = then(state, adopted())
     assert isinstance(before, MakePlan)
     assert isinstance(again, MakePlan)
     assert (again.revision, before.revision) == (1, 1)
@@ -268,25 +233,18 @@ def test_new_owner_repeats_the_revision_and_counts_lost_planning() -> None:
 
 
 def test_another_plan_leaves_tokens_for_a_step_of_it() -> None:
-    state = after(planned(step("a", "echo")), start=accepted(max_tokens=20_000))
-    outcome = failed("a")
-    outcome.step_finished.result.usage.input_tokens = 13_000
-    apply(state, outcome)
-    (command,) = wanted(state)
+    state = after(ONE, start=accepted(max_tokens=20_000))
+    (command,) = then(state, costly(13_000))
     assert isinstance(command, MakePlan)
     # Of the 7000 that are left 4000 are kept for composing.
     assert command.token_budget == 2_000
 
 
 def test_cancelled_while_it_is_replanned() -> None:
-    state = after(planned(step("a", "echo")), start=accepted(max_tokens=100_000))
-    outcome = failed("a")
-    outcome.step_finished.result.usage.input_tokens = 1_000
-    apply(state, outcome)
-    (command,) = wanted(state)
+    state = after(ONE, start=accepted(max_tokens=100_000))
+    (command,) = then(state, costly(1_000))
     assert isinstance(command, MakePlan)
-    apply(state, event(cancel_requested=CancelRequested(reason="enough")))
-    assert wanted(state) == []
+    assert then(state, CANCEL) == []
     assert state.response is not None
     assert state.response.metadata.usage.unreported_tokens == command.token_budget
 
@@ -295,7 +253,7 @@ def test_planning_that_failed_is_over_also_for_the_next_owner() -> None:
     state = fold("r", [accepted(max_tokens=100_000)])
     error = AgentError(type="Unavailable", message="The question could not be planned.")
     apply(state, event(plan_failed=PlanFailed(error=error, usage=Usage(input_tokens=10))))
-    apply(state, event(run_adopted=RunAdopted(reason="lease_expired")))
+    apply(state, adopted())
     assert state.planning is None
     assert state.usage == Usage(input_tokens=10, duration={})
 
@@ -313,6 +271,7 @@ def uncertain(confidence: float, result: dict[str, Any], origin: str = "model") 
 THIN: dict[str, Any] = {"answer": ""}
 
 
+@pytest.mark.requirement("B-22")
 @pytest.mark.parametrize(
     ("confidence", "result", "origin", "follows"),
     [
@@ -324,9 +283,7 @@ THIN: dict[str, Any] = {"answer": ""}
         (0.4, {"answer": "Nothing.", "table": Table()}, "model", MAKES_ANOTHER_PLAN),
         (0.4, {"answer": "", "table": Table(rows=[Row()])}, "model", COMPOSES),
     ],
-    ids=["thin", "certain", "no model", "results are there", "partial", "no rows", "rows"],
 )
-@pytest.mark.requirement("B-22")
 def test_thin_results_of_an_uncertain_plan_lead_to_a_revision(
     confidence: float, result: dict[str, Any], origin: str, follows: list[object]
 ) -> None:
@@ -337,10 +294,8 @@ def test_thin_results_of_an_uncertain_plan_lead_to_a_revision(
 def test_planner_is_asked_about_thin_results_once_in_a_run() -> None:
     state = uncertain(0.4, THIN)
     assert wanted(state) == MAKES_ANOTHER_PLAN
-    apply(state, planned(step("b", "echo"), revision=1, decision=PlannerDecision(confidence=0.1)))
-    wanted(state)
-    apply(state, finished("b", revision=1, **THIN))
-    assert wanted(state) == COMPOSES
+    then(state, planned(step("b", "echo"), revision=1, decision=PlannerDecision(confidence=0.1)))
+    assert then(state, finished("b", revision=1, **THIN)) == COMPOSES
 
 
 # Side effects
@@ -352,7 +307,7 @@ def held(
     """A step that acts, behind one that failed."""
     acts = step("act", "actor", "act", on)
     acts.tools.extend(tools)
-    card = card or acting(SIDE_EFFECT_CLASS_IRREVERSIBLE, protected=True)
+    card = card or acting(IRREVERSIBLE, protected=True)
     plan = planned(step("a", "echo"), step("between", "echo", "x", "a"), acts)
     return after(plan, start=accepted(card))
 
@@ -360,50 +315,34 @@ def held(
 @pytest.mark.parametrize("on", ["a", "between"])
 def test_side_effect_behind_a_failure_waits_for_another_plan(on: str) -> None:
     state = held(on)
-    apply(state, failed("a"))
-    assert wanted(state) == ["between"]
-    apply(state, finished("between"))
-    assert wanted(state) == MAKES_ANOTHER_PLAN
+    assert then(state, failed("a")) == ["between"]
+    assert then(state, finished("between")) == MAKES_ANOTHER_PLAN
     context = revision_context(state)
     assert [each.step_id for each in context.failed_plan.steps] == ["a", "between", "act"]
     assert [each.step_id for each in context.execution_context] == ["a", "between"]
-    apply(state, planned(step("again", "echo"), revision=1))
-    assert wanted(state) == ["again"]
+    assert then(state, planned(step("again", "echo"), revision=1)) == ["again"]
     assert "act" not in state.steps
 
 
 def test_side_effect_proceeds_if_there_is_no_other_plan() -> None:
     state = held()
-    apply(state, failed("a"))
-    apply(state, finished("between"))
-    wanted(state)
-    error = AgentError(type="NoNewPlan", message="There is no other plan.")
-    apply(state, event(plan_failed=PlanFailed(revision=1, error=error)))
-    assert wanted(state) == ["act"]
-
-
-def test_side_effect_behind_a_denial_does_not_wait() -> None:
-    state = held()
-    apply(state, finished("a", SKIPPED, error="denied_by_user"))
-    assert wanted(state) == ["between", "act"]
-
-
-def test_step_that_needs_an_approval_waits_for_the_revision() -> None:
-    state = held(card=acting(SIDE_EFFECT_CLASS_NONE, protected=True))
-    apply(state, failed("a"))
-    assert wanted(state) == ["between"]
+    then(state, failed("a"), finished("between"))
+    assert then(state, NOTHING) == ["act"]
 
 
 @pytest.mark.parametrize(
-    ("card", "tools"),
+    ("card", "tools", "outcome", "waits"),
     [
-        (acting(SIDE_EFFECT_CLASS_NONE), ("act",)),
-        (acting(SIDE_EFFECT_CLASS_IRREVERSIBLE, protected=True), ()),
+        (None, ("act",), DENIED, False),
+        (acting(SIDE_EFFECT_CLASS_NONE), ("act",), failed("a"), False),
+        (acting(SIDE_EFFECT_CLASS_NONE, protected=True), ("act",), failed("a"), True),
+        # A tool that needs approval can be used only if the plan names it.
+        (acting(IRREVERSIBLE, protected=True), (), failed("a"), False),
     ],
-    ids=["harmless", "not named"],
+    ids=["behind a denial", "harmless", "needs an approval", "not named"],
 )
-def test_step_without_side_effects_does_not_wait(card: AgentCard, tools: tuple[str, ...]) -> None:
-    """A tool that needs approval can be used only if the plan names it."""
+def test_step_behind_a_failure_waits_only_if_it_may_act(
+    card: AgentCard | None, tools: tuple[str, ...], outcome: LogEvent, waits: bool
+) -> None:
     state = held(card=card, tools=tools)
-    apply(state, failed("a"))
-    assert wanted(state) == ["between", "act"]
+    assert then(state, outcome) == (["between"] if waits else ["between", "act"])

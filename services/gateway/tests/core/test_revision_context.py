@@ -1,9 +1,10 @@
 """Revision context for the planner, validation of new plans, and results that count."""
 
 import pytest
-from gateway_harness.revised_logs import (
+from gateway_harness.run_logs import (
     COMPOSES,
     FAILED,
+    IRREVERSIBLE,
     MAKES_ANOTHER_PLAN,
     SKIPPED,
     START,
@@ -11,30 +12,29 @@ from gateway_harness.revised_logs import (
     accepted,
     acting,
     after,
+    classified,
+    decided,
     event,
     failed,
     finished,
     mended,
     planned,
+    proposing,
     revising,
+    running,
+    then,
     wanted,
 )
 
-from bos.agent.v1 import (
-    SIDE_EFFECT_CLASS_IRREVERSIBLE,
-    SIDE_EFFECT_CLASS_NONE,
-    AgentResult,
-    ProposedAction,
-)
+from bos.agent.v1 import SIDE_EFFECT_CLASS_NONE, AgentInput, AgentResult, ProposedAction
 from bos.composer.v1 import ComposerOutput
 from bos.gateway.v1 import (
     APPROVAL_STATUS_APPROVED,
     APPROVAL_STATUS_DENIED,
-    APPROVAL_STATUS_PENDING,
     RUN_STATUS_FAILED,
     RUN_STATUS_PARTIALLY_SUCCEEDED,
     RUN_STATUS_SUCCEEDED,
-    Approval,
+    OrchestratorResponse,
 )
 from bos.planner.v1 import (
     INTENT_ANALYTICS_REPORT,
@@ -44,16 +44,10 @@ from bos.planner.v1 import (
     Plan,
     Step,
 )
-from bos.runlog.v1 import (
-    ApprovalRequested,
-    ApprovalResolved,
-    InstructionsClassified,
-    LogEvent,
-    PlanFailed,
-)
+from bos.runlog.v1 import LogEvent, PlanFailed
 from bos_chassis.values import to_value_map
 from bos_gateway.core.agent_input import agent_input
-from bos_gateway.core.decide import Compose, RunStep, decide
+from bos_gateway.core.decide import Compose, decide
 from bos_gateway.core.fold import apply, fold
 from bos_gateway.core.proposals import denied_before, done_before
 from bos_gateway.core.response import composed_response, final_answer
@@ -65,12 +59,33 @@ from bos_testkit.plans import step
 # What a new plan may be
 
 
+TWO = planned(step("a", "echo"), step("b", "echo"))
+DENIED = "denied_by_user"
+
+
 def blocked_and_failed() -> RunState:
     state = after(planned(step("a", "echo"), step("b", "echo"), step("c", "echo")))
-    for outcome in (finished("a"), finished("b", SKIPPED, error="denied_by_user"), failed("c")):
-        apply(state, outcome)
-    wanted(state)
+    then(state, finished("a"), finished("b", SKIPPED, error=DENIED), failed("c"))
     return state
+
+
+def revised(first: LogEvent, new: Step, last: int = SUCCEEDED) -> RunState:
+    """A run of steps ``a`` and ``b``; ``b`` failed, and the new plan's only step ended so."""
+    state = after(TWO)
+    then(state, first, failed("b"))
+    then(state, planned(new, revision=1))
+    apply(state, finished(new.step_id, last, revision=1))
+    return state
+
+
+def composed(state: RunState) -> OrchestratorResponse:
+    return composed_response(state, START, ComposerOutput(answer="done"))
+
+
+def sent_to(state: RunState, step_id: str) -> AgentInput:
+    new = state.steps[step_id]
+    assert new.sub_task is not None
+    return agent_input(state, new, new.sub_task, attempt=1, timeout_s=1.0, secrets={})
 
 
 @pytest.mark.parametrize(
@@ -95,18 +110,14 @@ def test_plan_that_only_does_again_what_is_settled_is_refused(
     assert problem in " ".join(problems)
 
 
-@pytest.mark.parametrize("step_id", ["a", "b"])
-def test_log_that_plans_anew_what_has_ended_is_refused(step_id: str) -> None:
+def test_log_that_plans_anew_what_has_ended_is_refused() -> None:
+    for step_id in "ab":
+        with pytest.raises(BrokenLog):
+            apply(blocked_and_failed(), planned(step(step_id, "echo", "otherwise"), revision=1))
+    twice = mended()
+    then(twice, finished("c", FAILED, revision=1))
     with pytest.raises(BrokenLog):
-        apply(blocked_and_failed(), planned(step(step_id, "echo", "otherwise"), revision=1))
-
-
-def test_log_that_replans_an_earlier_ended_step_is_refused() -> None:
-    state = mended()
-    apply(state, finished("c", FAILED, revision=1))
-    wanted(state)
-    with pytest.raises(BrokenLog):
-        apply(state, planned(step("a", "echo", "otherwise"), revision=2))
+        apply(twice, planned(step("a", "echo", "otherwise"), revision=2))
 
 
 @pytest.mark.parametrize(
@@ -125,87 +136,57 @@ def test_log_with_plans_out_of_order_is_refused(events: list[LogEvent]) -> None:
         fold("r", [accepted(), planned(step("a", "echo")), failed("a"), *events])
 
 
-def approve(
-    state: RunState, effect: int, *, digest: str = "sha256:1", instructions: str = ""
-) -> ProposedAction:
-    """Step ``a`` proposes something, which is approved."""
-    action = ProposedAction(action_id="1", tool="act", digest=digest, side_effect=effect)
-    approval = Approval(
-        approval_id=f"a{state.steps['a'].proposals + 1}",
-        step_id="a",
-        actions=[action],
-        status=APPROVAL_STATUS_PENDING,
-    )
-    apply(state, event(approval_requested=ApprovalRequested(approval=approval)))
-    approval.status, approval.user_instructions = APPROVAL_STATUS_APPROVED, instructions
-    apply(state, event(approval_resolved=ApprovalResolved(approval=approval)))
-    return action
-
-
-def classified(approval_id: str) -> LogEvent:
-    body = InstructionsClassified(step_id="a", approval_id=approval_id)
-    return event(instructions_classified=body)
-
-
-def test_denied_action_is_not_proposed_again_in_other_words() -> None:
-    card = acting(SIDE_EFFECT_CLASS_IRREVERSIBLE, protected=True)
+def acted(effect: int, status: int) -> RunState:
+    """A run in which an action was decided like this, beside a step that failed."""
+    card = acting(effect, protected=True)
     state = after(planned(step("a", "actor"), step("b", "echo")), start=accepted(card))
-    action = ProposedAction(action_id="1", tool="act", digest="sha256:1")
-    approval = Approval(
-        approval_id="a1", step_id="a", actions=[action], status=APPROVAL_STATUS_PENDING
-    )
-    apply(state, event(approval_requested=ApprovalRequested(approval=approval)))
-    approval.status = APPROVAL_STATUS_DENIED
-    apply(state, event(approval_resolved=ApprovalResolved(approval=approval)))
-    apply(state, failed("b"))
-    assert denied_before(state, AgentResult(proposed_actions=[action])) == []
-    assert wanted(state) == MAKES_ANOTHER_PLAN
-    apply(state, planned(step("c", "actor", "in other words"), revision=1))
-    other = ProposedAction(action_id="1", tool="act", digest="sha256:2")
-    assert denied_before(state, AgentResult(proposed_actions=[action])) == ["act"]
-    assert denied_before(state, AgentResult(proposed_actions=[other])) == []
+    requested = proposing(effect=effect)
+    apply(state, requested)
+    apply(state, decided(requested, status))
+    wanted(state)
+    return state
+
+
+ACTION = ProposedAction(action_id="1", tool="act", digest="sha256:1")
+ANOTHER = ProposedAction(action_id="1", tool="act", digest="sha256:2")
 
 
 @pytest.mark.parametrize(
-    ("effect", "status", "turned_down"),
+    ("decision", "effect", "status", "denied", "done"),
     [
-        (SIDE_EFFECT_CLASS_IRREVERSIBLE, SUCCEEDED, ["act"]),
-        (SIDE_EFFECT_CLASS_IRREVERSIBLE, FAILED, ["act"]),
-        (SIDE_EFFECT_CLASS_NONE, SUCCEEDED, []),
+        (APPROVAL_STATUS_DENIED, IRREVERSIBLE, None, ["act"], []),
+        (APPROVAL_STATUS_APPROVED, IRREVERSIBLE, SUCCEEDED, [], ["act"]),
+        (APPROVAL_STATUS_APPROVED, IRREVERSIBLE, FAILED, [], ["act"]),
+        (APPROVAL_STATUS_APPROVED, SIDE_EFFECT_CLASS_NONE, SUCCEEDED, [], []),
     ],
-    ids=["done", "perhaps done", "without effect"],
+    ids=["denied", "done", "perhaps done", "without effect"],
 )
-def test_started_action_is_not_proposed_again_in_other_words(
-    effect: int, status: int, turned_down: list[str]
+def test_denied_or_started_action_is_not_proposed_again_in_other_words(
+    decision: int, effect: int, status: int | None, denied: list[str], done: list[str]
 ) -> None:
-    card = acting(effect, protected=True)
-    state = after(planned(step("a", "actor"), step("b", "echo")), start=accepted(card))
-    proposed = AgentResult(proposed_actions=[approve(state, effect)])
-    wanted(state)
-    apply(state, finished("a", status))
+    proposed, other = (AgentResult(proposed_actions=[each]) for each in (ACTION, ANOTHER))
+    proposed.proposed_actions[0].side_effect = effect
+    state = acted(effect, decision)
+    if status is not None:
+        apply(state, finished("a", status))
     apply(state, failed("b"))
-    assert done_before(state, proposed) == []
+    assert denied_before(state, proposed) == done_before(state, proposed) == []
     assert wanted(state) == MAKES_ANOTHER_PLAN
     apply(state, planned(step("c", "actor", "in other words"), revision=1))
-    assert done_before(state, proposed) == turned_down
-    proposed.proposed_actions[0].digest = "sha256:2"
-    assert done_before(state, proposed) == []
+    assert denied_before(state, proposed) == denied
+    assert done_before(state, proposed) == done
+    assert denied_before(state, other) == done_before(state, other) == []
 
 
 def test_step_that_acted_and_proposed_again_is_not_replanned() -> None:
-    card = acting(SIDE_EFFECT_CLASS_IRREVERSIBLE, protected=True)
-    state = after(planned(step("a", "actor")), start=accepted(card))
-    approve(state, SIDE_EFFECT_CLASS_IRREVERSIBLE)
-    wanted(state)
-    approve(state, SIDE_EFFECT_CLASS_IRREVERSIBLE, digest="sha256:2", instructions="but quickly")
-    apply(state, classified("a2"))
-    assert wanted(state) == ["a"]
-    (command,) = decide(state, START)
-    assert isinstance(command, RunStep)
-    assert command.approval is not None
-    assert not command.approval.approved_actions, "instructions allow nothing yet"
-    apply(state, failed("a"))
-    assert wanted(state) == COMPOSES
+    state = acted(IRREVERSIBLE, APPROVAL_STATUS_APPROVED)
+    again = proposing(number=2, digest="sha256:2")
+    then(state, finished("b"), again, decided(again, instructions="but quickly"))
+    assert then(state, classified(decide(state, START)[0])) == ["a"]
+    context = running(state).approval
+    assert context is not None
+    assert not context.approved_actions, "instructions allow nothing yet"
+    assert then(state, failed("a")) == COMPOSES
 
 
 # What counts in the end
@@ -224,8 +205,7 @@ def test_what_was_achieved_stays_and_can_be_referred_to() -> None:
 )
 def test_intent_stays_unless_the_new_plan_says_another(intent: int) -> None:
     state = after(planned(step("a", "echo"), intent=IntentRoute(intent=INTENT_DATA_QA)))
-    apply(state, failed("a"))
-    wanted(state)
+    then(state, failed("a"))
     apply(state, planned(step("b", "echo"), revision=1, intent=IntentRoute(intent=intent)))
     assert state.intent is not None
     assert state.intent.intent == (intent or INTENT_DATA_QA)
@@ -233,9 +213,8 @@ def test_intent_stays_unless_the_new_plan_says_another(intent: int) -> None:
 
 def test_results_are_those_that_stayed_and_those_of_last_plan() -> None:
     state = mended()
-    apply(state, finished("c", revision=1))
-    assert wanted(state) == COMPOSES
-    response = composed_response(state, START, ComposerOutput(answer="done"))
+    assert then(state, finished("c", revision=1)) == COMPOSES
+    response = composed(state)
     assert response.status == RUN_STATUS_SUCCEEDED
     assert [result.answer for result in response.agent_results] == ["a done", "c done"]
     assert response.metadata.revision == 1
@@ -245,12 +224,10 @@ def test_results_are_those_that_stayed_and_those_of_last_plan() -> None:
 @pytest.mark.requirement("A-10")
 def test_trace_of_a_step_that_was_replaced_stays_in_the_trace() -> None:
     state = after(planned(step("b", "echo", "use @{outputs.a.x}"), step("a", "echo")))
-    apply(state, finished("a"))
-    assert wanted(state) == MAKES_ANOTHER_PLAN
-    apply(state, planned(step("c", "echo"), revision=1))
-    wanted(state)
+    assert then(state, finished("a")) == MAKES_ANOTHER_PLAN
+    then(state, planned(step("c", "echo"), revision=1))
     apply(state, finished("c", revision=1))
-    response = composed_response(state, START, ComposerOutput(answer="done"))
+    response = composed(state)
     (shown,) = response.trace
     assert shown.data["type"].string_value == "ReferenceUnresolved"
 
@@ -261,45 +238,27 @@ def test_trace_of_a_step_that_was_replaced_stays_in_the_trace() -> None:
 )
 @pytest.mark.requirement("C-22")
 def test_status_is_that_of_the_whole_cycle(first: int, status: int) -> None:
-    state = after(planned(step("a", "echo"), step("b", "echo")))
-    apply(state, finished("a", first))
-    apply(state, failed("b"))
-    wanted(state)
-    apply(state, planned(step("c", "echo"), revision=1))
-    wanted(state)
-    apply(state, finished("c", FAILED, revision=1))
-    response = composed_response(state, START, ComposerOutput(answer="done"))
-    assert response.status == status
+    state = revised(finished("a", first), step("c", "echo"), FAILED)
+    assert composed(state).status == status
 
 
-@pytest.mark.parametrize("flagged", ["a", "c"])
+@pytest.mark.parametrize(
+    ("first", "flagged", "answer"),
+    [
+        (finished("a"), True, "c done"),
+        (finished("a"), False, None),
+        # Unfinished earlier attempts are not hidden.
+        (finished("a", SKIPPED, error=DENIED), True, None),
+    ],
+)
 @pytest.mark.requirement("C-20", "C-24")
-def test_final_answer_is_that_of_the_last_attempt(flagged: str) -> None:
-    steps = {name: step(name, "echo") for name in "abc"}
-    steps[flagged].is_final_answer = True
-    state = after(planned(steps["a"], steps["b"]))
-    apply(state, finished("a"))
-    apply(state, failed("b"))
-    wanted(state)
-    apply(state, planned(steps["c"], revision=1))
-    wanted(state)
-    apply(state, finished("c", revision=1))
-    output = final_answer(state)
-    assert (output.answer if output else None) == ("c done" if flagged == "c" else None)
-
-
-@pytest.mark.requirement("C-24")
-def test_final_answer_does_not_hide_unfinished_earlier_attempts() -> None:
-    final = step("c", "echo")
-    final.is_final_answer = True
-    state = after(planned(step("a", "echo"), step("b", "echo")))
-    apply(state, finished("a", SKIPPED, error="denied_by_user"))
-    apply(state, failed("b"))
-    wanted(state)
-    apply(state, planned(final, revision=1))
-    wanted(state)
-    apply(state, finished("c", revision=1))
-    assert final_answer(state) is None
+def test_final_answer_is_that_of_the_last_attempt(
+    first: LogEvent, flagged: bool, answer: str | None
+) -> None:
+    new = step("c", "echo")
+    new.is_final_answer = flagged
+    output = final_answer(revised(first, new))
+    assert (output.answer if output else None) == answer
 
 
 @pytest.mark.parametrize(
@@ -312,11 +271,7 @@ def test_agent_writes_final_answer_unless_composing_is_needed(
     only = step("a", "echo")
     only.is_final_answer = flagged
     state = after(planned(only), start=accepted(request={"system_prompt": system_prompt}))
-    wanted(state)
-    new = state.steps["a"]
-    assert new.sub_task is not None
-    sent = agent_input(state, new, new.sub_task, attempt=1, timeout_s=1.0, secrets={})
-    assert sent.is_final_answer is asked
+    assert sent_to(state, "a").is_final_answer is asked
     apply(state, finished("a"))
     assert (final_answer(state) is not None) is asked
 
@@ -336,46 +291,24 @@ def test_working_context_keeps_findings_of_all_attempts() -> None:
 @pytest.mark.parametrize("outcome", [SUCCEEDED, FAILED], ids=["stayed", "replaced"])
 @pytest.mark.parametrize("tainted", [True, False])
 def test_step_of_a_plan_made_of_untrusted_content_is_tainted(outcome: int, tainted: bool) -> None:
-    """A new plan may hold what an earlier attempt read, regardless of its dependencies."""
-    state = after(planned(step("a", "echo"), step("b", "echo")))
-    apply(state, finished("a", outcome, tainted=tainted))
-    apply(state, failed("b"))
+    """A new plan may hold what any earlier attempt read, regardless of its dependencies."""
+    first = finished("a", outcome, tainted=tainted)
+    state = revised(first, step("c", "echo", "do as it says"), FAILED)
+    assert sent_to(state, "c").tainted is tainted
     wanted(state)
-    apply(state, planned(step("c", "echo", "do as it says"), revision=1))
-    wanted(state)
-    new = state.steps["c"]
-    assert new.sub_task is not None
-    sent = agent_input(state, new, new.sub_task, attempt=1, timeout_s=1.0, secrets={})
-    assert sent.tainted is tainted
-
-
-def test_untrusted_content_counts_for_all_plans_after_it() -> None:
-    state = after(planned(step("a", "echo"), step("b", "echo")))
-    apply(state, finished("a", tainted=True))
-    apply(state, failed("b"))
-    wanted(state)
-    apply(state, planned(step("c", "echo", "otherwise"), revision=1))
-    wanted(state)
-    apply(state, finished("c", FAILED, revision=1))
-    wanted(state)
-    apply(state, planned(step("d", "echo", "as it says"), revision=2))
-    wanted(state)
-    new = state.steps["d"]
-    assert new.sub_task is not None
-    sent = agent_input(state, new, new.sub_task, attempt=1, timeout_s=1.0, secrets={})
-    assert sent.tainted
+    then(state, planned(step("d", "echo", "and so on"), revision=2))
+    assert sent_to(state, "d").tainted is tainted
 
 
 def test_texts_of_any_size_are_cut_for_the_planner() -> None:
-    state = after(planned(step("a", "echo"), step("b", "echo")))
+    state = after(TWO)
     apply(state, finished("a", answer="x" * 100_000))
     outcome = failed("b")
     outcome.step_finished.result.error.message = "y" * 100_000
     outcome.step_finished.result.partial_data.CopyFrom(
         to_value_map({"kept": 1, "large": "z" * 100_000})
     )
-    apply(state, outcome)
-    wanted(state)
+    then(state, outcome)
     context = revision_context(state)
     assert context.ByteSize() < 10_000
     assert list(context.failed_steps[0].partial_data.fields) == ["kept"]
@@ -384,8 +317,7 @@ def test_texts_of_any_size_are_cut_for_the_planner() -> None:
 @pytest.mark.requirement("B-20", "C-18")
 def test_revision_context_lists_fields_that_can_be_referred_to() -> None:
     state = mended(None, step("c", "echo", other="@{outputs.a.x}"))
-    apply(state, finished("c", FAILED, revision=1))
-    wanted(state)
+    then(state, finished("c", FAILED, revision=1))
     context = revision_context(state)
     assert context.revision == 2
     assert [each.step_id for each in context.failed_plan.steps] == ["a", "c"]

@@ -4,15 +4,19 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
-from gateway_harness.decide_logs import START, decided, event, proposing
 from gateway_harness.golden.logs import NAMES, load
-
-from bos.agent.v1 import (
-    AGENT_EXECUTION_STATUS_FAILED,
-    AGENT_EXECUTION_STATUS_SUCCEEDED,
-    AgentResult,
+from gateway_harness.run_logs import (
+    START,
+    adopted,
+    decided,
+    event,
+    failed,
+    finished,
+    planned,
+    proposing,
+    revising,
 )
-from bos.common.v1 import AgentError
+
 from bos.gateway.v1 import (
     RUN_STATUS_FAILED,
     RUN_STATUS_SUCCEEDED,
@@ -25,14 +29,10 @@ from bos.runlog.v1 import (
     InstructionsClassified,
     LogEvent,
     PlanFailed,
-    Planned,
-    RevisionStarted,
     RunAccepted,
-    RunAdopted,
     RunFinished,
     RunReleased,
     StepDispatched,
-    StepFinished,
     SubTask,
 )
 from bos_chassis.telemetry import Telemetry
@@ -56,22 +56,10 @@ def log(*kinds: LogEvent, **accepted: object) -> list[LogEvent]:
 
 
 def dispatched(step_id: str = "a", attempt: int = 1, revision: int = 0) -> LogEvent:
-    sub_task = SubTask(assigned_agent_role="sql")
-    return event(
-        step_dispatched=StepDispatched(
-            step_id=step_id,
-            attempt=attempt,
-            revision=revision,
-            agent_id=f"{step_id}{attempt}",
-            sub_task=sub_task,
-        )
-    )
-
-
-def finished(step_id: str = "a", error: str = "") -> LogEvent:
-    status = AGENT_EXECUTION_STATUS_FAILED if error else AGENT_EXECUTION_STATUS_SUCCEEDED
-    result = AgentResult(status=status, error=AgentError(type=error) if error else None)
-    return event(step_finished=StepFinished(step_id=step_id, result=result))
+    sent = StepDispatched(step_id=step_id, attempt=attempt, revision=revision)
+    sent.agent_id = f"{step_id}{attempt}"
+    sent.sub_task.CopyFrom(SubTask(assigned_agent_role="sql"))
+    return event(step_dispatched=sent)
 
 
 def ended(error: str = "") -> LogEvent:
@@ -79,17 +67,6 @@ def ended(error: str = "") -> LogEvent:
     if error:
         response.error.type = error
     return event(run_finished=RunFinished(response=response))
-
-
-def planned(revision: int = 0) -> LogEvent:
-    return event(planned=Planned(revision=revision))
-
-
-def adopted() -> LogEvent:
-    return event(run_adopted=RunAdopted(replica_id="other", reason="lease_expired"))
-
-
-ANSWER = AnswerStarted(attempt=1)
 
 
 def exported(spans: Sequence[FinishedSpan]) -> list[SeenSpan]:
@@ -117,8 +94,8 @@ def seconds(span: SeenSpan) -> tuple[float, float]:
 
 
 def test_run_span_has_the_request_as_parent_and_its_work_below() -> None:
-    answer = event(answer_started=ANSWER)
-    trace = trace_of(log(planned(), dispatched(), finished(), answer, ended()))
+    answer = event(answer_started=AnswerStarted(attempt=1))
+    trace = trace_of(log(planned(), dispatched(), finished("a"), answer, ended()))
     run = "gateway: invoke_workflow bos"
     assert trace.edges() == {("rest: POST", run)} | {
         (run, f"gateway: {name}") for name in ("own run", "plan", "invoke_agent sql", "compose")
@@ -132,7 +109,7 @@ def test_run_span_has_the_request_as_parent_and_its_work_below() -> None:
 
 def test_span_attributes_name_the_user_by_a_digest_alone() -> None:
     request = AgentRequest(question="What does Ada earn?", conversation_id="c1")
-    trace = trace_of(log(planned(), dispatched(), finished(), ended(), request=request))
+    trace = trace_of(log(planned(), dispatched(), finished("a"), ended(), request=request))
     assert trace.one("invoke_agent sql").attributes == {
         "bos.run.id": RUN,
         "gen_ai.operation.name": "invoke_agent",
@@ -168,9 +145,10 @@ def test_a_run_outside_of_recorded_traces_has_no_spans(traceparent: str) -> None
 
 
 def test_adopted_run_links_to_its_former_owner() -> None:
-    trace = trace_of(
-        log(planned(), dispatched(), adopted(), dispatched(attempt=2), finished(), ended())
-    )
+    taken = adopted()
+    taken.run_adopted.replica_id = "other"
+    again = dispatched(attempt=2)
+    trace = trace_of(log(planned(), dispatched(), taken, again, finished("a"), ended()))
     first, second = trace.named("own run")
     assert second.links == ((first.span_id, "former owner"),)
     assert (first.attributes["bos.ownership.end"], first.failed) == ("owner_lost", True)
@@ -186,16 +164,15 @@ def test_adopted_run_links_to_its_former_owner() -> None:
 
 
 def test_an_attempt_that_another_owner_goes_on_with_is_one_span() -> None:
-    trace = trace_of(log(planned(), dispatched(), adopted(), dispatched(), finished(), ended()))
+    trace = trace_of(log(planned(), dispatched(), adopted(), dispatched(), finished("a"), ended()))
     assert seconds(trace.one("invoke_agent sql")) == (2, 5)
 
 
 def test_every_attempt_and_every_revision_has_a_span_of_its_own() -> None:
-    revised = event(revision_started=RevisionStarted(revision=1))
     trace = trace_of(
         log(
-            *(planned(), dispatched(), finished(error="Timeout"), revised, planned(1)),
-            *(dispatched(revision=1), finished(), ended()),
+            *(planned(), dispatched(), failed("a", "Timeout"), revising("a"), planned(revision=1)),
+            *(dispatched(revision=1), finished("a"), ended()),
         )
     )
     first, second = trace.named("invoke_agent sql")
@@ -220,7 +197,7 @@ def test_approval_span_links_proposal_decision_and_action() -> None:
     trace = trace_of(
         log(
             *(planned(), dispatched(), requested, released, adopted(), resolved, classified),
-            *(dispatched(attempt=2), finished(), ended()),
+            *(dispatched(attempt=2), finished("a"), ended()),
         )
     )
     proposing_attempt, performing = trace.named("invoke_agent sql")
@@ -257,6 +234,7 @@ def test_traces_of_stored_logs_are_whole() -> None:
         trace_of(events)
 
 
+RELEASED = event(run_released=RunReleased(reason="drain"))
 HOSTILE = {
     "a result of a step that was never begun": [finished("x")],
     "a decision without a request": [decided(proposing("x"))],
@@ -264,14 +242,10 @@ HOSTILE = {
     "two decisions": [asked(), decided(asked()), decided(asked())],
     "the same step dispatched again and again": [dispatched(attempt=n % 3) for n in range(9)],
     "a plan of a revision that never began": [
-        planned(7),
+        planned(revision=7),
         event(plan_failed=PlanFailed(revision=9)),
     ],
-    "no owner before it is taken over": [
-        event(run_released=RunReleased(reason="drain")),
-        adopted(),
-        adopted(),
-    ],
+    "no owner before it is taken over": [RELEASED, adopted(), adopted()],
     "an event of a newer version": [LogEvent(), LogEvent.FromString(b"\x9a\x06\x00")],
     "nothing in what is asked": [event(approval_requested=ApprovalRequested())],
     "a second beginning": [event(run_accepted=RunAccepted(traceparent=DECIDED_IN))],
@@ -285,7 +259,7 @@ def test_a_contradictory_log_still_makes_a_whole_trace() -> None:
 
 
 def test_spans_never_end_before_their_start_if_clocks_go_back() -> None:
-    events = log(planned(), dispatched(), finished(), ended())
+    events = log(planned(), dispatched(), finished("a"), ended())
     times = [each.create_time.ToNanoseconds() for each in events]
     for each, at in zip(events, reversed(times), strict=True):
         each.create_time.FromNanoseconds(at)
@@ -299,7 +273,7 @@ def test_what_is_no_log_of_a_run_has_no_spans(events: list[LogEvent]) -> None:
 
 
 def test_ids_follow_from_the_log_alone_and_differ_between_spans() -> None:
-    events = log(planned(), dispatched(), finished(), ended())
+    events = log(planned(), dispatched(), finished("a"), ended())
     one, other = (exported(run_spans(RUN, events)) for _ in range(2))
     assert one == other
     ids = [span.span_id for span in one]

@@ -3,7 +3,7 @@
 from uuid import UUID
 
 import pytest
-from gateway_harness.revised_logs import (
+from gateway_harness.run_logs import (
     FAILED,
     SKIPPED,
     START,

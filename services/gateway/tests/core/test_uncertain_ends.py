@@ -1,52 +1,126 @@
-"""Outcome unknown: every end of a step that may have acted says so."""
+"""Outcome unknown: every end of a step that may have acted says so, and when it is tried again."""
 
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from gateway_harness.decide_logs import (
+from gateway_harness.run_logs import (
+    CANCEL,
+    FAILED,
+    IRREVERSIBLE,
+    SKIPPED,
     START,
+    SUCCEEDED,
     accepted,
+    acting,
     adopted,
+    after,
     asking,
     classified,
     decided,
-    event,
     finished,
     planned,
+    record_of,
     recorded,
+    running,
     wanted,
 )
 
 from bos.agent.v1 import (
-    AGENT_EXECUTION_STATUS_FAILED,
     AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION,
-    AGENT_EXECUTION_STATUS_SKIPPED,
     SIDE_EFFECT_CLASS_IDEMPOTENT,
-    SIDE_EFFECT_CLASS_IRREVERSIBLE,
-    AgentCard,
     AgentResult,
+    PerformedAction,
     Tool,
 )
+from bos.common.v1 import AgentError
 from bos.gateway.v1 import (
     APPROVAL_STATUS_APPROVED,
     APPROVAL_STATUS_DENIED,
     APPROVAL_STATUS_TIMED_OUT,
 )
-from bos.runlog.v1 import CancelRequested, LogEvent
-from bos_gateway.core.decide import Record, decide
-from bos_gateway.core.fold import apply, fold
+from bos.runlog.v1 import LogEvent
+from bos_gateway.core.decide import decide
+from bos_gateway.core.failures import FailedAttempt, may_attempt_again
+from bos_gateway.core.fold import apply
 from bos_gateway.core.proposals import MAX_APPROVAL_BYTES
 from bos_gateway.core.run_state import RunState
+from bos_gateway.core.unknown_outcomes import attempted_before, leaves_unknown, says_unknown
 from bos_testkit.plans import step
 
 LATE = START + timedelta(seconds=92)
-CANCEL = event(cancel_requested=CancelRequested(reason="enough"))
 QUESTION = finished("b", AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION)
 
 
-def performing(effect: int = SIDE_EFFECT_CLASS_IRREVERSIBLE) -> RunState:
+@pytest.mark.parametrize(
+    ("transient", "unsent", "approved", "repeatable", "retries_left", "again"),
+    [
+        # Approved and never sent: for any tool and any card.
+        (True, True, True, False, 0, True),
+        (True, True, True, True, 0, True),
+        # Approved and perhaps done: only where the other side knows the key.
+        (True, False, True, True, 0, True),
+        (True, False, True, False, 9, False),
+        # Nothing that would end better another time.
+        (False, True, True, False, 9, False),
+        (False, False, True, True, 9, False),
+        # Not approved: as often as the card says, and only if it doubles nothing.
+        (True, False, False, True, 1, True),
+        (True, False, False, True, 0, False),
+        (True, True, False, True, 0, False),
+        (True, False, False, False, 1, False),
+        (True, True, False, False, 1, False),
+        (False, False, False, True, 1, False),
+    ],
+)
+def test_another_attempt_is_made_where_it_doubles_nothing(
+    transient: bool, unsent: bool, approved: bool, repeatable: bool, retries_left: int, again: bool
+) -> None:
+    failed = FailedAttempt(transient, unsent)
+    made = may_attempt_again(
+        failed, approved=approved, repeatable=repeatable, retries_left=retries_left
+    )
+    assert made is again
+
+
+@pytest.mark.parametrize(
+    ("waited_for", "repeatable", "again"),
+    [(True, True, True), (False, True, False), (True, False, False)],
+)
+def test_what_is_away_and_waited_for_costs_no_attempt_of_card(
+    waited_for: bool, repeatable: bool, again: bool
+) -> None:
+    failed = FailedAttempt(transient=True, away=True)
+    made = may_attempt_again(
+        failed, approved=False, repeatable=repeatable, retries_left=0, waited_for=waited_for
+    )
+    assert made is again
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "performed", "unknown"),
+    [
+        (FAILED, "OutcomeUnknown", [], True),
+        (FAILED, "Unavailable", [False, True], True),
+        (FAILED, "Unavailable", [False], False),
+        (FAILED, "HttpError", [], False),
+        (SUCCEEDED, "", [True], False),
+    ],
+)
+def test_agent_says_itself_what_it_does_not_know(
+    status: int, error: str, performed: list[bool], unknown: bool
+) -> None:
+    result = AgentResult(status=status, error=AgentError(type=error))
+    result.performed_actions.extend(PerformedAction(outcome_unknown=each) for each in performed)
+    assert says_unknown(result) is unknown
+    # If not, a failure after a lost attempt leaves it unknown.
+    assert leaves_unknown(status, lost=True) is (status == FAILED)
+    assert not leaves_unknown(status, lost=False)
+
+
+def performing(effect: int = IRREVERSIBLE) -> RunState:
     """What was approved is being performed, beside another step."""
     state, requested = asking(step("b", "echo"), effect=effect)
+    assert not attempted_before(state.steps["a"], 1)
     apply(state, decided(requested))
     recorded(state)
     return state
@@ -56,15 +130,27 @@ def asked_again() -> tuple[RunState, LogEvent]:
     """Its performer is gone, and an approver is asked what to do."""
     state = performing()
     apply(state, adopted())
-    (record,) = decide(state, START)
-    assert isinstance(record, Record)
-    for each in record.events:
-        apply(state, each)
-    return state, record.events[0]
+    requested = record_of(state)[0]
+    recorded(state)
+    return state, requested
 
 
-def ended(state: RunState, now: datetime) -> AgentResult:
+def test_next_owner_does_not_know_what_the_first_one_did() -> None:
+    state = performing(SIDE_EFFECT_CLASS_IDEMPOTENT)
+    assert not attempted_before(state.steps["a"], running(state).attempt)
+    apply(state, adopted())
+    recorded(state)
+    assert attempted_before(state.steps["a"], running(state).attempt)
+    state, requested = asked_again()
+    apply(state, decided(requested))
+    recorded(state)
+    assert attempted_before(state.steps["a"], running(state).attempt)
+
+
+def ended(state: RunState, now: datetime, outcome: LogEvent | None = None) -> AgentResult:
     """What the first step ends with, in its own event or with the run."""
+    if outcome is not None:
+        apply(state, outcome)
     wanted(state, now)
     if state.response is None:
         result = state.steps["a"].result
@@ -74,54 +160,44 @@ def ended(state: RunState, now: datetime) -> AgentResult:
     return result
 
 
-def is_unknown(result: AgentResult) -> bool:
-    assert result.status == AGENT_EXECUTION_STATUS_FAILED
+def check_unknown(result: AgentResult) -> None:
+    assert (result.status, result.error.type) == (FAILED, "OutcomeUnknown")
     performed = [(each.action.digest, each.outcome_unknown) for each in result.performed_actions]
-    return result.error.type == "OutcomeUnknown" and performed == [("sha256:1", True)]
+    assert performed == [("sha256:1", True)]
 
 
-@pytest.mark.parametrize(
-    ("outcome", "now"),
-    [(None, LATE), (CANCEL, START)],
-    ids=["late", "cancel"],
+late_or_asked = pytest.mark.parametrize(
+    ("outcome", "now"), [(None, LATE), (QUESTION, START)], ids=["late", "question"]
 )
+
+
+@pytest.mark.parametrize(("outcome", "now"), [(None, LATE), (CANCEL, START)], ids=["late", "end"])
 def test_what_was_being_performed_when_the_run_had_to_end(
     outcome: LogEvent | None, now: datetime
 ) -> None:
-    state = performing()
-    if outcome is not None:
-        apply(state, outcome)
-    result = ended(state, now)
-    assert is_unknown(result)
+    check_unknown(ended(performing(), now, outcome))
 
 
-@pytest.mark.parametrize(
-    ("outcome", "now"), [(QUESTION, START), (None, LATE)], ids=["question", "late"]
-)
+@late_or_asked
 def test_what_is_known_by_its_key_and_cannot_be_sent_again(
     outcome: LogEvent | None, now: datetime
 ) -> None:
     state = performing(SIDE_EFFECT_CLASS_IDEMPOTENT)
     if outcome is not None:
         apply(state, outcome)
-    apply(state, adopted())
-    assert is_unknown(ended(state, now))
+    check_unknown(ended(state, now, adopted()))
 
 
 @pytest.mark.parametrize("outcome", [CANCEL, QUESTION], ids=["cancel", "question"])
 def test_run_that_ends_before_decision_about_unknown_outcome(outcome: LogEvent) -> None:
-    state, _ = asked_again()
-    apply(state, outcome)
-    result = ended(state, START)
-    assert is_unknown(result)
+    result = ended(asked_again()[0], START, outcome)
+    check_unknown(result)
     assert "was not done" not in result.error.message
 
 
+@late_or_asked
 @pytest.mark.parametrize(
     "status", [APPROVAL_STATUS_APPROVED, APPROVAL_STATUS_DENIED, APPROVAL_STATUS_TIMED_OUT]
-)
-@pytest.mark.parametrize(
-    ("outcome", "now"), [(None, LATE), (QUESTION, START)], ids=["late", "question"]
 )
 def test_decision_of_which_nothing_comes_any_more(
     status: int, outcome: LogEvent | None, now: datetime
@@ -129,8 +205,7 @@ def test_decision_of_which_nothing_comes_any_more(
     state, requested = asked_again()
     if outcome is not None:
         apply(state, outcome)
-    apply(state, decided(requested, status))
-    assert is_unknown(ended(state, now))
+    check_unknown(ended(state, now, decided(requested, status)))
 
 
 def test_no_tokens_for_what_is_to_be_done_again() -> None:
@@ -139,19 +214,13 @@ def test_no_tokens_for_what_is_to_be_done_again() -> None:
     ending = finished("b")
     ending.step_finished.result.usage.input_tokens = 9_000
     apply(state, ending)
-    apply(state, decided(requested))
-    assert is_unknown(ended(state, START))
+    check_unknown(ended(state, START, decided(requested)))
 
 
+@late_or_asked
 @pytest.mark.parametrize(
     ("status", "reason"),
-    [
-        (APPROVAL_STATUS_DENIED, "denied_by_user"),
-        (APPROVAL_STATUS_TIMED_OUT, "hitl_timeout"),
-    ],
-)
-@pytest.mark.parametrize(
-    ("outcome", "now"), [(None, LATE), (QUESTION, START)], ids=["late", "question"]
+    [(APPROVAL_STATUS_DENIED, "denied_by_user"), (APPROVAL_STATUS_TIMED_OUT, "hitl_timeout")],
 )
 @pytest.mark.requirement("M-11")
 def test_refusal_counts_also_if_an_approval_had_no_effect(
@@ -160,61 +229,43 @@ def test_refusal_counts_also_if_an_approval_had_no_effect(
     state, requested = asking(step("b", "echo"))
     if outcome is not None:
         apply(state, outcome)
-    apply(state, decided(requested, status))
-    result = ended(state, now)
-    assert (result.status, result.error.type) == (AGENT_EXECUTION_STATUS_SKIPPED, reason)
+    result = ended(state, now, decided(requested, status))
+    assert (result.status, result.error.type) == (SKIPPED, reason)
 
 
 @pytest.mark.parametrize(
     ("effect", "error"),
-    [
-        (SIDE_EFFECT_CLASS_IRREVERSIBLE, "OutcomeUnknown"),
-        (SIDE_EFFECT_CLASS_IDEMPOTENT, "DeadlineExceeded"),
-    ],
+    [(IRREVERSIBLE, "OutcomeUnknown"), (SIDE_EFFECT_CLASS_IDEMPOTENT, "DeadlineExceeded")],
 )
 def test_interrupted_step_found_after_its_deadline(effect: int, error: str) -> None:
-    start = accepted()
-    start.run_accepted.cards.append(
-        AgentCard(name="echo", tools=[Tool(name="x", side_effect=effect)])
-    )
-    state = fold("r", [start, planned(step("a", "echo"))])
-    wanted(state)
-    apply(state, adopted())
-    assert ended(state, LATE).error.type == error
+    state = after(planned(step("a", "echo")), start=accepted(acting(effect, name="echo")))
+    assert ended(state, LATE, adopted()).error.type == error
 
 
 def test_person_has_as_long_for_second_request_as_for_first() -> None:
     state = performing()
-    first = state.steps["a"].approval
+    step_state = state.steps["a"]
+    first = step_state.approval
     assert first is not None
     state.request.user_id = "ann"
     first.create_time.FromDatetime(START)
     first.expire_time.FromDatetime(START + timedelta(seconds=120))
     apply(state, adopted())
     later = START + timedelta(seconds=30)
-    (record,) = decide(state, later)
-    assert isinstance(record, Record)
-    asked = record.events[0].approval_requested.approval
+    asked = record_of(state, later)[0].approval_requested.approval
     assert asked.create_time.ToDatetime(tzinfo=UTC) == later
     assert asked.expire_time.ToDatetime(tzinfo=UTC) == later + timedelta(seconds=120)
-    assert (asked.run_id, asked.user_id, asked.agent_id) == (
-        state.run_id,
-        "ann",
-        state.steps["a"].agent_id,
-    )
+    assert (asked.run_id, asked.user_id, asked.agent_id) == ("r", "ann", step_state.agent_id)
 
 
 def test_no_approval_is_requested_for_an_unstarted_action() -> None:
     """It was approved with instructions, so another proposal was being made of it."""
     state, requested = asking()
-    unprotected = Tool(name="other", side_effect=SIDE_EFFECT_CLASS_IRREVERSIBLE)
-    state.request.cards[0].tools.append(unprotected)
+    state.request.cards[0].tools.append(Tool(name="other", side_effect=IRREVERSIBLE))
     apply(state, decided(requested, instructions="but quickly"))
-    (command,) = decide(state, START)
-    apply(state, classified(command))
+    apply(state, classified(decide(state, START)[0]))
     recorded(state)
-    apply(state, adopted())
-    result = ended(state, START)
+    result = ended(state, START, adopted())
     assert result.error.type == "OutcomeUnknown"
     assert not result.performed_actions
 
@@ -225,6 +276,4 @@ def test_unknown_outcome_request_is_bounded_for_any_text() -> None:
     assert sent is not None
     sent.task = "x" * MAX_APPROVAL_BYTES
     apply(state, adopted())
-    (record,) = decide(state, START)
-    assert isinstance(record, Record)
-    assert record.events[0].ByteSize() < MAX_APPROVAL_BYTES
+    assert record_of(state)[0].ByteSize() < MAX_APPROVAL_BYTES

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from gateway_harness.crash import commit_points
-from gateway_harness.crash.clients import Clients, at, gateways, has_seen, until_waiting
+from gateway_harness.crash.clients import Clients, at, ended_at, has_seen, until_waiting
 from gateway_harness.crash.harness import ASKS, WAITS, CrashHarness, Gateway, may_be_away
 from gateway_harness.harness import Client
 from gateway_harness.run_contract import stored_runs
@@ -95,8 +95,7 @@ async def each_approval_had_its_effect_once(crash: CrashHarness) -> None:
 @pytest.mark.requirement("M-03", "M-15")
 @pytest.mark.parametrize("kind", ["approval_requested", "run_released"])
 async def test_ended_while_a_person_is_to_be_asked(crash: CrashHarness, kind: str) -> None:
-    victims = (f"kill {kind}:before", f"kill {kind}:after")
-    async with gateways(crash, *victims, "disarm") as (before, after, survivor):
+    async with ended_at(crash, kind) as (before, after, survivor):
         clients = Clients(crash)
         for each in (before, after):
             clients.ask(at(each, survivor), ASKS, 1)
@@ -111,8 +110,7 @@ async def test_ended_while_a_person_is_to_be_asked(crash: CrashHarness, kind: st
 )
 async def test_ended_after_a_person_has_decided(crash: CrashHarness, kind: str) -> None:
     """At the owner, which has something else to do meanwhile; decided elsewhere."""
-    victims = (f"kill {kind}:before", f"kill {kind}:after")
-    async with gateways(crash, *victims, "disarm") as (before, after, survivor):
+    async with ended_at(crash, kind) as (before, after, survivor):
         clients = Clients(crash)
         for each in (before, after):
             clients.ask(at(each, survivor), f"{ASKS}, {WAITS}", 1)
@@ -126,8 +124,7 @@ async def test_ended_after_a_person_has_decided(crash: CrashHarness, kind: str) 
 
 async def test_ended_while_taking_a_decision(crash: CrashHarness) -> None:
     """At a replica that does not own the run; the person decides again elsewhere."""
-    victims = (f"kill {commit_points.DECIDE}:before", f"kill {commit_points.DECIDE}:after")
-    async with gateways(crash, *victims, "disarm") as (before, after, owner):
+    async with ended_at(crash, commit_points.DECIDE) as (before, after, owner):
         clients = Clients(crash)
         asked = clients.ask(at(owner), ASKS, 1)
         await eventually(lambda: has_seen(asked, "approval_requested", 2))

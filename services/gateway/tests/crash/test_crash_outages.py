@@ -7,6 +7,7 @@ become of its runs.
 import asyncio
 import signal
 from contextlib import AsyncExitStack
+from urllib.parse import urlsplit
 
 import pytest
 from gateway_harness.crash.clients import (
@@ -23,14 +24,20 @@ from gateway_harness.crash.crashing_postgres import crashing_postgres
 from gateway_harness.crash.harness import (
     WAITS,
     CrashHarness,
+    ask_anywhere,
     cancel_anywhere,
     crashing_gateway,
     open_crash_harness,
 )
+from gateway_harness.harness import open_harness
 from gateway_harness.postgres_proxy import postgres_proxy
 from gateway_harness.run_contract import Seen
+from gateway_harness.stored import fetch, fetchval, until
 
+from bos.gateway.v1 import RUN_STATUS_SUCCEEDED
 from bos_postgres import acquire, open_database
+from bos_testkit.agents import SlowAgent
+from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
 
 pytestmark = [pytest.mark.crash, pytest.mark.postgres]
@@ -52,14 +59,36 @@ async def test_postgresql_restarted_under_load() -> None:
         await clients.ended()
 
 
+async def test_gateway_goes_on_at_another_address_of_its_database() -> None:
+    slow = SlowAgent("slow")
+    async with (
+        crashing_postgres() as postgres,
+        postgres_proxy(postgres.dsn) as second,
+        open_harness(postgres.dsn) as harness,
+        AsyncExitStack() as stack,
+    ):
+        first = await stack.enter_async_context(postgres_proxy(postgres.dsn))
+        addresses = [urlsplit(proxy.dsn).netloc.rpartition("@")[2] for proxy in (first, second)]
+        both = second.dsn.replace(addresses[1], ",".join(addresses))
+        await harness.add_agent(slow)
+        harness.planner.steps = [step("a", "slow")]
+        async with harness.gateway(store_url=both, lease_s=30.0) as gateway:
+            asked = asyncio.create_task(gateway.ask())
+            await slow.started.wait()
+            await stack.aclose()  # the first address is gone, and does not come back
+            slow.release.set()
+            assert (await asked).status == RUN_STATUS_SUCCEEDED
+            assert (await gateway.ask("And now?")).status == RUN_STATUS_SUCCEEDED
+    assert len(slow.inputs) == 2
+
+
 async def test_cut_off_from_postgresql(crash: CrashHarness) -> None:
     """Until others have long taken over; and then it comes back."""
-    async with AsyncExitStack() as stack:
-        proxy = await stack.enter_async_context(postgres_proxy(crash.harness.dsn))
-        cut_off, other = await asyncio.gather(
-            stack.enter_async_context(crashing_gateway(crash, store_url=proxy.dsn)),
-            stack.enter_async_context(crashing_gateway(crash)),
-        )
+    async with (
+        postgres_proxy(crash.harness.dsn) as proxy,
+        crashing_gateway(crash, store_url=proxy.dsn) as cut_off,
+        crashing_gateway(crash) as other,
+    ):
         clients = Clients(crash)
         clients.ask(at(cut_off, other), WAITS, EACH)
         clients.ask(at(cut_off, other), "Go on?", EACH)
@@ -109,15 +138,45 @@ async def test_frozen_past_its_lease(crash: CrashHarness, point: str) -> None:
         await clients.ended(may_be_late=True)
 
 
+async def test_frozen_gateway_loses_its_sessions_and_serves_again(crash: CrashHarness) -> None:
+    """Its locks, its snapshot and its place in the queue of notifications end with its sessions."""
+    dsn = crash.harness.dsn
+    sessions = (
+        "count(*) {} FROM pg_stat_activity "
+        "WHERE datname = current_database() AND application_name LIKE '%' || $1"
+    )
+    async with gateways(crash, "disarm", "disarm") as (frozen, alive):
+        await until(dsn, sessions.format("> 0"), str(frozen.replica_id))
+        # It does not read any more: the server stands in the middle of sending to the listener.
+        frozen.process.send_signal(signal.SIGSTOP)
+        for _ in range(20):
+            await fetch(
+                dsn,
+                "SELECT pg_notify('bos_gateway_runs', 'events ' || gen_random_uuid()) "
+                "FROM generate_series(1, 5000)",
+            )
+        await until(dsn, sessions.format("= 0"), str(frozen.replica_id))
+        assert await fetchval(dsn, f"SELECT {sessions.format('')}", str(alive.replica_id))
+        await until(
+            dsn,
+            "pg_notification_queue_usage() < 0.001 "
+            "FROM (SELECT pg_notify('bos_gateway_runs', 'events')) AS moves_the_queue_on",
+        )
+        frozen.process.send_signal(signal.SIGCONT)
+        await until(dsn, sessions.format("> 0"), str(frozen.replica_id))
+        seen = Seen("back")
+        await ask_anywhere(at(frozen), "Back again?", seen)
+        assert seen.response is not None
+        assert seen.response.status == RUN_STATUS_SUCCEEDED
+
+
 async def test_no_notification_ever_arrives(crash: CrashHarness) -> None:
     """What others commit is found by looking, on both sides: events, runs to adopt, a cancel."""
-    async with AsyncExitStack() as stack:
-        one, other, victim = await asyncio.gather(
-            *(
-                stack.enter_async_context(crashing_gateway(crash, "disarm", "--deaf"))
-                for _ in range(3)
-            )
-        )
+    async with (
+        crashing_gateway(crash, "disarm", "--deaf") as one,
+        crashing_gateway(crash, "disarm", "--deaf") as other,
+        crashing_gateway(crash, "disarm", "--deaf") as victim,
+    ):
         clients = Clients(crash)
         # Asked here, followed there.
         for here, there in ((one, other), (other, one), (victim, one)):

@@ -14,7 +14,7 @@ from gateway_harness.crash.clients import (
     EACH,
     Clients,
     at,
-    execute,
+    ended_at,
     gateways,
     lease_ran_out,
     until_waiting,
@@ -27,9 +27,9 @@ from gateway_harness.crash.harness import (
     cancel_anywhere,
     crashing_gateway,
 )
+from gateway_harness.stored import fetch
 
 from bos.runlog.v1 import LogEvent
-from bos_errors import AgentErrorType
 from bos_gateway.core.fold import apply
 from bos_gateway.core.run_state import BrokenLog, RunState, UnknownEvent
 from bos_testkit.waiting import eventually
@@ -38,17 +38,18 @@ pytestmark = pytest.mark.crash
 
 # At which of these commits a gateway with runs in full swing is ended; one commit may hold the same
 # event of all runs, so there are no more for certain than a run has steps one after the other.
-UNDER_LOAD = {
-    "run_accepted": 1,
-    "planned": 1,
-    "plan_failed": 1,
-    "revision_started": 1,
-    "step_dispatched": 3,
-    "step_progressed": 3,
-    "step_finished": 2,
-    "answer_started": 1,
-    "run_finished": 1,
-}
+UNDER_LOAD = [
+    ("run_accepted", 1, "Go on?"),
+    ("planned", 1, "Go on?"),
+    ("planned", 2, MENDS),
+    ("plan_failed", 1, FAILS),
+    ("revision_started", 1, MENDS),
+    ("step_dispatched", 3, "Go on?"),
+    ("step_progressed", 3, "Go on?"),
+    ("step_finished", 2, "Go on?"),
+    ("answer_started", 1, "Go on?"),
+    ("run_finished", 1, "Go on?"),
+]
 # Commits that need a situation of their own; each has its test below.
 DRAINING = ("run_released", commit_points.RELEASE_ALL)
 ADOPTING = (commit_points.BURY, commit_points.ADOPT, "run_adopted")
@@ -84,15 +85,13 @@ def test_every_kind_of_commit_has_its_case() -> None:
 
     kinds = {field.name for field in LogEvent.DESCRIPTOR.oneofs_by_name["event"].fields}
     points = {kind for kind in kinds if written(kind)} | commit_points.STATEMENTS
-    assert {*UNDER_LOAD, *DRAINING, *ADOPTING, *ALONE, *ASKING} == points
+    assert {*(kind for kind, *_ in UNDER_LOAD), *DRAINING, *ADOPTING, *ALONE, *ASKING} == points
 
 
-@pytest.mark.parametrize("kind", UNDER_LOAD)
-async def test_ended_at_an_event(crash: CrashHarness, kind: str) -> None:
-    nth = UNDER_LOAD[kind]
-    question = {"plan_failed": FAILS, "revision_started": MENDS}.get(kind, "Go on?")
-    victims = (f"kill {kind}:before {nth}", f"kill {kind}:after {nth}")
-    async with gateways(crash, *victims, "disarm") as (before, after, survivor):
+@pytest.mark.requirement("C-31")
+@pytest.mark.parametrize(("kind", "nth", "question"), UNDER_LOAD)
+async def test_ended_at_an_event(crash: CrashHarness, kind: str, nth: int, question: str) -> None:
+    async with ended_at(crash, kind, nth) as (before, after, survivor):
         clients = Clients(crash)
         clients.ask(at(before, survivor), question, EACH)
         clients.ask(at(after, survivor), question, EACH)
@@ -101,34 +100,9 @@ async def test_ended_at_an_event(crash: CrashHarness, kind: str) -> None:
         await clients.ended()
 
 
-async def test_ended_at_the_plan_that_mends(crash: CrashHarness) -> None:
-    """What the first plan achieved is not done again, and the second one is not asked for twice."""
-    victims = ("kill planned:before 2", "kill planned:after 2")
-    async with gateways(crash, *victims, "disarm") as (before, after, survivor):
-        clients = Clients(crash)
-        seen = [
-            *clients.ask(at(before, survivor), MENDS, 1),
-            *clients.ask(at(after, survivor), MENDS, 1),
-        ]
-        await asyncio.gather(before.died(), after.died())
-        await clients.ended()
-    for each in seen:
-        response = each.events[-1].run_finished.response
-        # A step that may act only once was not sent, or its outcome is unknown.
-        errors = [each.error.type for each in response.agent_results if each.HasField("error")]
-        assert errors in ([], [AgentErrorType.OUTCOME_UNKNOWN])
-        assert response.metadata.revision == 1
-        assert [result.agent_name for result in response.agent_results] == [
-            "quick",
-            "keyed",
-            "once",
-        ]
-
-
 @pytest.mark.parametrize("kind", DRAINING)
 async def test_ended_while_draining(crash: CrashHarness, kind: str) -> None:
-    victims = (f"kill {kind}:before", f"kill {kind}:after")
-    async with gateways(crash, *victims, "disarm") as (before, after, survivor):
+    async with ended_at(crash, kind) as (before, after, survivor):
         clients = Clients(crash)
         for each in (before, after):
             clients.ask(at(each, survivor), WAITS, EACH)
@@ -169,11 +143,12 @@ async def test_ended_while_letting_go_of_a_run_that_is_not_understood(crash: Cra
         await until_waiting(crash, 1)
         owner.process.kill()
         await owner.process.wait()
-        await execute(crash, "UPDATE run_events SET schema_version = 99 WHERE sequence = 2")
+        version = "UPDATE run_events SET schema_version = $1 WHERE sequence = 2"
+        await fetch(crash.harness.dsn, version, 99)
         for moment in ("before", "after"):
             victim = crashing_gateway(crash, f"kill release:{moment}")
             await (await stack.enter_async_context(victim)).died()
-        await execute(crash, "UPDATE run_events SET schema_version = 1 WHERE sequence = 2")
+        await fetch(crash.harness.dsn, version, 1)
         there.append(await stack.enter_async_context(crashing_gateway(crash)))
         crash.slow.gate.set()
         await clients.ended()
@@ -223,28 +198,19 @@ async def test_ended_while_renewing_the_lease(crash: CrashHarness) -> None:
         await clients.ended()
 
 
-async def test_ended_while_taking_a_request_to_cancel(crash: CrashHarness) -> None:
-    """At a replica that does not own the run; the client asks again elsewhere."""
-    victims = ("kill add_input:before", "kill add_input:after")
-    async with gateways(crash, *victims, "disarm") as (before, after, owner):
+@pytest.mark.parametrize("kind", [commit_points.ADD_INPUT, "cancel_requested"])
+async def test_ended_while_a_request_to_cancel_is_taken(crash: CrashHarness, kind: str) -> None:
+    """At a replica that does not own the run, so that the client asks again elsewhere; or at the
+    owner that records it, after it was acknowledged elsewhere.
+    """
+    async with ended_at(crash, kind) as (before, after, survivor):
         clients = Clients(crash)
         for each in (before, after):
-            (seen,) = clients.ask(at(owner), WAITS, 1)
+            owned = (survivor,) if kind == commit_points.ADD_INPUT else (each, survivor)
+            asked = (each, survivor) if kind == commit_points.ADD_INPUT else (survivor,)
+            (seen,) = clients.ask(at(*owned), WAITS, 1)
             await eventually(lambda seen=seen: bool(seen.events))
-            await cancel_anywhere(at(each, owner), seen)
-            await each.died()
-        await clients.ended()
-
-
-async def test_ended_while_recording_a_request_to_cancel(crash: CrashHarness) -> None:
-    """At the owner, after the request was acknowledged elsewhere."""
-    victims = ("kill cancel_requested:before", "kill cancel_requested:after")
-    async with gateways(crash, *victims, "disarm") as (before, after, survivor):
-        clients = Clients(crash)
-        for each in (before, after):
-            (seen,) = clients.ask(at(each, survivor), WAITS, 1)
-            await eventually(lambda seen=seen: bool(seen.events))
-            await cancel_anywhere(at(survivor), seen)
+            await cancel_anywhere(at(*asked), seen)
             await each.died()
         await clients.ended()
 
@@ -256,6 +222,7 @@ async def test_adoption_whose_answer_was_lost_leaves_no_run_behind(crash: CrashH
         clients.ask(at(owner, heir), WAITS, EACH)
         await until_waiting(crash, EACH)
         owner.process.kill()
-        await execute(crash, "UPDATE runs SET replica_id = $1, epoch = epoch + 1", heir.replica_id)
+        given = "UPDATE runs SET replica_id = $1, epoch = epoch + 1"
+        await fetch(crash.harness.dsn, given, heir.replica_id)
         crash.slow.gate.set()
         await clients.ended()

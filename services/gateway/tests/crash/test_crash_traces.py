@@ -52,9 +52,7 @@ async def test_the_trace_of_a_run_whose_owner_was_killed_is_whole(traced: Traced
     } <= trace.edges()
 
 
-async def test_trace_survives_a_replica_killed_at_the_end_of_the_run(
-    traced: Traced,
-) -> None:
+async def test_trace_survives_a_replica_killed_at_the_end_of_the_run(traced: Traced) -> None:
     slow = SlowAgent("slow")
     await traced.add_agent(slow)
     traced.harness.planner.steps = [step("a", "slow")]
@@ -71,9 +69,7 @@ async def test_trace_survives_a_replica_killed_at_the_end_of_the_run(
     assert len(trace.named(OWN)) == 1
 
 
-async def test_trace_is_whole_across_an_approval(
-    traced: Traced,
-) -> None:
+async def test_trace_is_whole_across_an_approval(traced: Traced) -> None:
     agent = DeployAgent()
     await traced.add_agent(agent)
     asking = step("a", "deploy", "deploy shop 1.2")

@@ -1,20 +1,24 @@
 """The lease: who is alive, judged by the database; who may go on, judged more strictly here."""
 
-from __future__ import annotations
-
 import asyncio
+import math
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
 from uuid import UUID, uuid4
 
-import asyncpg
 import pytest
-from gateway_harness.ownership_rows import adopt, expire, insert_run, owner_of
+from gateway_harness.admission import run_of, writers
+from gateway_harness.ownership_rows import Pool, adopt, expire, insert_run, owner_of
+from gateway_harness.stored import fetchval, until
 
+from bos.gateway.v1 import RUN_STATUS_FAILED
 from bos.runlog.v1 import LogEvent
 from bos_chassis.telemetry import Telemetry
+from bos_gateway.core.fold import fold
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.ownership.clock import DatabaseClock, monotonic
 from bos_gateway.ownership.lease import _RENEW as RENEW
@@ -22,136 +26,140 @@ from bos_gateway.ownership.lease import Lease
 from bos_gateway.ownership.owners import Adopted, Look, Ownership
 from bos_gateway.ownership.poison import RESUMED
 from bos_gateway.run_log.session import SCHEMA
-from bos_gateway.service import migrate_store
-from bos_postgres import connect, open_database
+from bos_gateway.runs.feed import RunFeed
+from bos_gateway.runs.orchestrator import Orchestrator
+from bos_postgres import connect
 from bos_testkit.waiting import eventually
 
 pytestmark = pytest.mark.crash
 
-LEASE_S = 1.0
-WAITING_FOR_A_LOCK = """
-SELECT count(*) > 0 FROM pg_stat_activity
+# Longer than any test takes; where a lease runs out, its clock was set forward.
+LEASE_S = 600.0
+WAITS_FOR_A_LOCK = """
+count(*) > 0 FROM pg_stat_activity
 WHERE wait_event_type = 'Lock' AND datname = current_database()
 """
 
 
+@dataclass
+class HeldLease:
+    """A lease that was just taken and is being renewed, by a clock that tests set forward."""
+
+    lease: Lease
+    ownership: Ownership
+    telemetry: Telemetry
+    ahead_s: float = 0.0
+
+    def monotonic(self) -> float:
+        return monotonic() + self.ahead_s
+
+    async def take(self) -> None:
+        sent = self.monotonic()
+        written_at, _ = await self.ownership.take()
+        self.lease.taken(sent, written_at)
+
+    async def renewed(self) -> None:
+        """Until a renewal was sent at the present time."""
+        lasts = 0.8 * LEASE_S
+        await eventually(lambda: self.lease._held_until > self.monotonic() + lasts)
+
+    async def lives_a_lease(self) -> None:
+        """All the time for which a lease lives passes, with renewals on the way."""
+        for _ in range(2):
+            assert self.lease.others_judged_until() is None
+            self.ahead_s += 0.5 * LEASE_S
+            await self.renewed()
+
+    def stuck(self) -> int:
+        """How often it was logged that the main loop is stuck."""
+        return sum(entry["logger"] == "bos.gateway.lease" for entry in self.telemetry.logs)
+
+
 @pytest.fixture
-async def pool(postgres_dsn: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
-    await migrate_store(postgres_dsn)
-    async with open_database(postgres_dsn, schema=SCHEMA, max_size=4) as opened:
-        yield opened
-
-
-@asynccontextmanager
-async def held_lease(
-    dsn: str,
-    pool: asyncpg.Pool[asyncpg.Record],
-    *,
-    lease_s: float = LEASE_S,
-    telemetry: Telemetry | None = None,
-    **more: float,
-) -> AsyncIterator[tuple[Lease, Ownership]]:
-    """A lease that was just taken and is being renewed."""
-    ownership = Ownership(pool, uuid4(), lease_s)
-    telemetry = telemetry or Telemetry.for_tests("lease")
+async def held(
+    postgres_dsn: str, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[HeldLease]:
+    ownership = Ownership(pool, uuid4(), LEASE_S)
+    telemetry = Telemetry.for_tests("lease")
     lease = Lease(
-        dsn,
+        postgres_dsn,
         ownership.replica_id,
-        lease_s=lease_s,
+        lease_s=LEASE_S,
         renewal_s=0.1,
         telemetry=telemetry,
         clock=DatabaseClock(telemetry, GatewayMetrics(telemetry.registry)),
-        **more,
     )
+    found = HeldLease(lease, ownership, telemetry)
+    monkeypatch.setattr("bos_gateway.ownership.lease.monotonic", found.monotonic)
     async with lease:
-        sent = monotonic()
-        written_at, _ = await ownership.take()
-        lease.taken(sent, written_at)
-        yield lease, ownership
+        await found.take()
+        yield found
 
 
-async def until(pool: asyncpg.Pool[asyncpg.Record], query: str, *arguments: object) -> None:
-    """Return as soon as the query says so."""
-    async with asyncio.timeout(60):
-        while not await pool.fetchval(query, *arguments):
-            pass
+def block_main_loop(condition: Callable[[], bool]) -> None:
+    """Until this is true."""
+    while not condition():
+        time.sleep(0.01)
 
 
-async def test_lease_is_renewed_while_the_main_loop_is_blocked(
-    postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
-) -> None:
-    async with held_lease(postgres_dsn, pool) as (lease, _):
-        time.sleep(LEASE_S * 1.5)  # noqa: ASYNC251 - the very thing under test
-        assert lease.held
+async def test_lease_is_renewed_while_the_main_loop_is_blocked(held: HeldLease) -> None:
+    renewed_at = held.lease._renewed_at
+    block_main_loop(lambda: held.lease._renewed_at != renewed_at)
+    assert held.lease.held
 
 
-async def test_lease_is_not_renewed_for_a_stuck_main_loop(
-    postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
-) -> None:
-    async with held_lease(postgres_dsn, pool, stuck_after_s=0.3) as (lease, _):
-        time.sleep(LEASE_S * 2)  # noqa: ASYNC251 - the very thing under test
-        assert not lease.held
-        assert await pool.fetchval("SELECT lease_until < now() FROM replicas")
+async def test_lease_is_not_renewed_for_a_stuck_main_loop(held: HeldLease) -> None:
+    block_main_loop(lambda: held.lease._asked_at is not None)
+    held.ahead_s += 31.0
+    block_main_loop(lambda: held.stuck() > 0)
+    renewed_at = held.lease._renewed_at
+    block_main_loop(lambda: held.stuck() > 2)
+    assert held.lease._renewed_at == renewed_at
+    held.ahead_s += 0.9 * LEASE_S
+    assert not held.lease.held
 
 
 async def test_main_loop_not_asked_during_a_long_renewal_is_not_stuck(
-    postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record], monkeypatch: pytest.MonkeyPatch
+    postgres_dsn: str, held: HeldLease
 ) -> None:
-    telemetry = Telemetry.for_tests("lease")
-    async with (
-        held_lease(postgres_dsn, pool, lease_s=36_000.0, telemetry=telemetry) as (lease, _),
-        connect(postgres_dsn, schema=SCHEMA) as other,
-    ):
-        transaction = other.transaction()
-        await transaction.start()
+    async with connect(postgres_dsn, schema=SCHEMA) as other, other.transaction():
         await other.execute("SELECT FROM replicas FOR UPDATE")
-        await until(pool, WAITING_FOR_A_LOCK)
-        monkeypatch.setattr("bos_gateway.ownership.lease.monotonic", lambda: monotonic() + 3_600.0)
-        await transaction.rollback()
-        for _ in range(2):  # the one that waited, and one before which the main loop was asked
-            last = await pool.fetchval("SELECT max(lease_until) FROM replicas")
-            await until(pool, "SELECT max(lease_until) > $1 FROM replicas", last)
-        assert lease.held
-    assert not [entry for entry in telemetry.logs if entry["logger"] == "bos.gateway.lease"]
+        await until(postgres_dsn, WAITS_FOR_A_LOCK)
+        held.ahead_s += 60.0
+    for _ in range(2):  # the one that waited, and one before which the main loop was asked
+        renewed_at = held.lease._renewed_at
+        await eventually(lambda before=renewed_at: held.lease._renewed_at != before)
+    assert held.lease.held
+    assert held.stuck() == 0
 
 
 async def test_lease_expired_by_the_database_clock_is_not_renewed(
-    postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
+    postgres_dsn: str, pool: Pool, held: HeldLease
 ) -> None:
-    # So long that by this process's own clock it runs out after the test.
-    async with held_lease(postgres_dsn, pool, lease_s=600.0) as (lease, ownership):
-        await expire(pool, ownership.replica_id)
-        await lease.until_lost()
-        assert await pool.fetchval("SELECT count(*) FROM replicas WHERE lease_until > now()") == 0
+    await expire(pool, held.ownership.replica_id)
+    await held.lease.until_lost()
+    assert await fetchval(postgres_dsn, "SELECT bool_and(lease_until < now()) FROM replicas")
 
 
 async def test_lease_is_lost_for_good_when_a_renewal_takes_too_long(
-    postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
+    postgres_dsn: str, held: HeldLease
 ) -> None:
-    async with (
-        held_lease(postgres_dsn, pool) as (lease, ownership),
-        connect(postgres_dsn, schema=SCHEMA) as other,
-    ):
-        transaction = other.transaction()
-        await transaction.start()
+    async with connect(postgres_dsn, schema=SCHEMA) as other, other.transaction():
         await other.execute("SELECT FROM replicas FOR UPDATE")
-        await lease.until_lost()
-        # By the clock of the database it has not expired yet.
-        assert await other.fetchval("SELECT clock_timestamp() < max(lease_until) FROM replicas")
-        await transaction.rollback()
-        await eventually(lambda: lease.others_judged_until() is None)
-        assert not lease.held
-        sent = monotonic()
-        written_at, _ = await ownership.take()
-        lease.taken(sent, written_at)
-        assert lease.held
-        await eventually(lambda: lease.others_judged_until() is not None)
-        assert lease.held
+        lease_until = await other.fetchval("SELECT max(lease_until) FROM replicas")
+        await until(postgres_dsn, WAITS_FOR_A_LOCK)
+        held.ahead_s += 0.95 * LEASE_S  # by the clock of the database it has not expired yet
+        await held.lease.until_lost()
+    await until(postgres_dsn, "max(lease_until) > $1 FROM replicas", lease_until)
+    assert not held.lease.held
+    await held.take()
+    assert held.lease.held
+    await held.lives_a_lease()
+    assert held.lease.others_judged_until() is not None
+    assert held.lease.held
 
 
-async def test_late_renewal_does_not_shorten_a_newer_lease(
-    postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
-) -> None:
+async def test_late_renewal_does_not_shorten_a_newer_lease(postgres_dsn: str, pool: Pool) -> None:
     ownership = Ownership(pool, uuid4(), 600.0)
     await ownership.take()
     async with connect(postgres_dsn, schema=SCHEMA) as session, session.transaction():
@@ -166,36 +174,26 @@ async def test_late_renewal_does_not_shorten_a_newer_lease(
         assert renewed_until == sent_at + timedelta(seconds=900)
 
 
-async def test_new_replica_gives_others_time_to_come_back(
-    postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
-) -> None:
-    """It cannot know whether there was an outage, after which all leases have run out."""
-    async with held_lease(postgres_dsn, pool) as (lease, _):
-        started = monotonic()
-        assert lease.others_judged_until() is None
-        await eventually(lambda: lease.others_judged_until() is not None)
-        assert monotonic() - started >= LEASE_S - 0.1
+async def test_new_replica_gives_others_time_to_come_back(pool: Pool, held: HeldLease) -> None:
+    """It cannot know whether there was an outage, after which all leases have run out.
+
+    After a connection that was lost it cannot either, and its own lease survives.
+    """
+    await held.lives_a_lease()
+    assert held.lease.others_judged_until() is not None
+    lost = (
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+        "WHERE application_name LIKE 'bos-gateway-lease%' AND datname = current_database()"
+    )
+    assert await pool.fetchval(lost) == 1
+    await eventually(lambda: held.lease.others_judged_until() is None)
+    await eventually(lambda: held.lease._steady_since < math.inf)
+    await held.lives_a_lease()
+    assert held.lease.others_judged_until() is not None
+    assert held.lease.held
 
 
-async def test_lease_survives_the_loss_of_its_connection(
-    postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
-) -> None:
-    async with held_lease(postgres_dsn, pool) as (lease, _):
-        killed = 0
-        async with asyncio.timeout(60):
-            while not killed:
-                killed = await pool.fetchval(
-                    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
-                    "WHERE application_name LIKE 'bos-gateway-lease%'"
-                )
-        await eventually(lambda: lease.others_judged_until() is None)
-        await eventually(lambda: lease.others_judged_until() is not None)
-        assert lease.held
-
-
-async def test_taking_lease_again_raises_epoch_of_what_is_still_ours(
-    pool: asyncpg.Pool[asyncpg.Record],
-) -> None:
+async def test_taking_lease_again_raises_epoch_of_what_is_still_ours(pool: Pool) -> None:
     ownership = Ownership(pool, uuid4(), LEASE_S)
     assert (await ownership.take())[1] == []
     ours, other = await insert_run(pool, ownership.replica_id), await insert_run(pool, uuid4())
@@ -207,7 +205,7 @@ async def test_taking_lease_again_raises_epoch_of_what_is_still_ours(
 @pytest.mark.parametrize("statement", ["take", "release_all"])
 async def test_locked_run_does_not_hold_up_others(
     postgres_dsn: str,
-    pool: asyncpg.Pool[asyncpg.Record],
+    pool: Pool,
     statement: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -220,18 +218,16 @@ async def test_locked_run_does_not_hold_up_others(
         async with session.transaction():
             await session.execute("SELECT FROM runs WHERE run_id = $1 FOR UPDATE", held)
             acting = asyncio.create_task(getattr(ownership, statement)())
-            changed = "SELECT epoch > 1 OR replica_id IS NULL FROM runs WHERE run_id = $1"
-            async with asyncio.timeout(60):
-                while not await pool.fetchval(changed, other):
-                    pass
-            assert not await pool.fetchval(changed, held)
+            changed = "epoch > 1 OR replica_id IS NULL FROM runs WHERE run_id = $1"
+            await until(postgres_dsn, changed, other)
+            assert not await pool.fetchval(f"SELECT {changed}", held)
         await acting
     if statement == "take":
         assert await ownership.release_orphans([other]) == 1, "found again"
 
 
 async def test_run_that_stays_held_is_left_to_those_who_bury_its_owner(
-    postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
+    postgres_dsn: str, pool: Pool
 ) -> None:
     ownership = Ownership(pool, uuid4(), LEASE_S)
     await ownership.take()
@@ -248,7 +244,7 @@ async def test_run_that_stays_held_is_left_to_those_who_bury_its_owner(
 
 @pytest.mark.parametrize("judged_for_s", [10, pytest.param(-0.001, id="sent before an outage")])
 async def test_the_dead_are_buried_only_while_leases_can_be_judged(
-    pool: asyncpg.Pool[asyncpg.Record], judged_for_s: float
+    pool: Pool, judged_for_s: float
 ) -> None:
     dead, alive, adopter = owner_of(pool), owner_of(pool), owner_of(pool)
     for replica in (dead, alive, adopter):
@@ -267,7 +263,7 @@ async def test_the_dead_are_buried_only_while_leases_can_be_judged(
 
 
 async def test_lease_taken_again_during_burial_counts_no_death(
-    postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
+    postgres_dsn: str, pool: Pool
 ) -> None:
     """The first to lock the row of the lease has it; the other finds nothing to do."""
     owner, adopter = owner_of(pool), owner_of(pool)
@@ -286,9 +282,7 @@ async def test_lease_taken_again_during_burial_counts_no_death(
     assert [run.epoch for run in (await owner.take())[1]] == [2]
 
 
-async def test_owner_that_retakes_its_lease_skips_released_runs(
-    pool: asyncpg.Pool[asyncpg.Record],
-) -> None:
+async def test_owner_that_retakes_its_lease_skips_released_runs(pool: Pool) -> None:
     owner, adopter = owner_of(pool), owner_of(pool)
     now, _ = await owner.take()
     await insert_run(pool, owner.replica_id)
@@ -298,9 +292,7 @@ async def test_owner_that_retakes_its_lease_skips_released_runs(
     assert [run.epoch for run in await owner.adopt(1)] == [2]
 
 
-async def test_row_of_a_dead_replica_stays_until_no_run_names_it(
-    pool: asyncpg.Pool[asyncpg.Record],
-) -> None:
+async def test_row_of_a_dead_replica_stays_until_no_run_names_it(pool: Pool) -> None:
     dead, adopter = owner_of(pool), owner_of(pool)
     await dead.take()
     await insert_run(pool, dead.replica_id)
@@ -317,9 +309,7 @@ async def test_row_of_a_dead_replica_stays_until_no_run_names_it(
     assert orphan in {run.run_id for run in await adopt(adopter)}
 
 
-async def test_last_runs_of_a_dead_replica_are_found_once(
-    pool: asyncpg.Pool[asyncpg.Record],
-) -> None:
+async def test_last_runs_of_a_dead_replica_are_found_once(pool: Pool) -> None:
     dead, other, adopter = owner_of(pool), owner_of(pool), owner_of(pool)
     for replica in (dead, other):
         await replica.take()
@@ -347,9 +337,7 @@ async def test_last_runs_of_a_dead_replica_are_found_once(
 
 
 @pytest.mark.parametrize("exported", [True, False])
-async def test_last_runs_of_a_drain_are_left_unless_exported(
-    pool: asyncpg.Pool[asyncpg.Record], exported: bool
-) -> None:
+async def test_last_runs_of_a_drain_are_left_unless_exported(pool: Pool, exported: bool) -> None:
     drained, adopter = owner_of(pool), owner_of(pool)
     await drained.take()
     ended = await insert_run(pool, drained.replica_id)
@@ -363,9 +351,7 @@ async def test_last_runs_of_a_drain_are_left_unless_exported(
     assert await adopter.ended_last() == ([] if exported else [ended])
 
 
-async def test_look_returns_when_next_lease_of_live_replicas_expires(
-    pool: asyncpg.Pool[asyncpg.Record],
-) -> None:
+async def test_look_returns_when_next_lease_of_live_replicas_expires(pool: Pool) -> None:
     ownership, other, dead = (Ownership(pool, uuid4(), LEASE_S) for _ in range(3))
     await ownership.take()
     assert await ownership.look() == Look(False, False, None, None)
@@ -378,9 +364,7 @@ async def test_look_returns_when_next_lease_of_live_replicas_expires(
     assert 0 <= expiry_s <= LEASE_S
 
 
-async def test_run_that_waits_is_due_exactly_if_there_is_input_for_it(
-    pool: asyncpg.Pool[asyncpg.Record],
-) -> None:
+async def test_run_that_waits_is_due_exactly_if_there_is_input_for_it(pool: Pool) -> None:
     ownership = owner_of(pool)
     waiting, other = await insert_run(pool, None), await insert_run(pool, None)
     await pool.execute("UPDATE runs SET retry_at = 'infinity', status = 4")
@@ -391,3 +375,25 @@ async def test_run_that_waits_is_due_exactly_if_there_is_input_for_it(
     assert [run.run_id for run in await ownership.adopt(9)] == [waiting]
     assert not (await ownership.look()).runs, "it is owned"
     assert await pool.fetchval("SELECT replica_id FROM runs WHERE run_id = $1", other) is None
+
+
+async def test_run_accepted_during_lease_renewal_goes_on(postgres_dsn: str) -> None:
+    """Its commit came after the lease's, and its answer before; it is not taken over then."""
+    telemetry = Telemetry.for_tests("late")
+    metrics = GatewayMetrics(telemetry.registry)
+    clock = DatabaseClock(telemetry, metrics)
+    deps: Any = SimpleNamespace(telemetry=telemetry, metrics=metrics, clock=clock)
+    run = run_of("u")
+    state, feed = fold(str(run.run_id), [run.event]), RunFeed([run.event])
+    held = False
+    async with writers(postgres_dsn, 1) as (writer,):
+        adopted = Adopted(run.run_id, 1)
+        orchestrator = Orchestrator(adopted, state, feed, {}, writer, deps, lambda: held)
+        assert await writer.accept(run)
+        ending = asyncio.create_task(orchestrator.fail())
+        await asyncio.sleep(0)
+        assert not ending.done()
+        held = True
+        async with asyncio.timeout(60):
+            await ending
+    assert feed.events[-1].run_finished.response.status == RUN_STATUS_FAILED

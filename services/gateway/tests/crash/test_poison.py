@@ -1,19 +1,15 @@
 """Runs that do not get on: what counts, the back-off, the quarantine, and how such a run ends."""
 
-from __future__ import annotations
-
-import asyncio
-import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from uuid import UUID, uuid4
 
-import asyncpg
 import pytest
-from gateway_harness.crash.harness import PROGRAM
+from gateway_harness.crash.harness import replica_process
 from gateway_harness.disconnects import run_under_way
 from gateway_harness.harness import SHORT_LEASE, Harness, gateway_process
 from gateway_harness.ownership_rows import (
+    Pool,
     adopt,
     expire,
     insert_event,
@@ -21,23 +17,14 @@ from gateway_harness.ownership_rows import (
     make_due,
     owner_of,
 )
+from gateway_harness.stored import fetchval, log_of, until
 
 from bos.gateway.v1 import RUN_STATUS_FAILED, RUN_STATUS_SUCCEEDED
 from bos.runlog.v1 import LogEvent
-from bos_gateway.run_log.session import SCHEMA
-from bos_gateway.service import migrate_store
-from bos_postgres import open_database
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.plans import step
 
 pytestmark = pytest.mark.crash
-
-
-@pytest.fixture
-async def pool(postgres_dsn: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
-    await migrate_store(postgres_dsn)
-    async with open_database(postgres_dsn, schema=SCHEMA, max_size=4) as opened:
-        yield opened
 
 
 @pytest.mark.parametrize(
@@ -52,7 +39,7 @@ async def pool(postgres_dsn: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]
     ],
 )
 async def test_failures_count_until_the_run_makes_progress(
-    pool: asyncpg.Pool[asyncpg.Record], story: Sequence[str], failures: int
+    pool: Pool, story: Sequence[str], failures: int
 ) -> None:
     owner = owner_of(pool)
     await owner.take()
@@ -84,7 +71,7 @@ async def test_failures_count_until_the_run_makes_progress(
 
 @pytest.mark.parametrize(("failures", "back_off_s"), [(1, 2), (5, 32), (2000, 600)])
 async def test_back_off_doubles_with_each_failure_up_to_ten_minutes(
-    pool: asyncpg.Pool[asyncpg.Record], failures: int, back_off_s: float
+    pool: Pool, failures: int, back_off_s: float
 ) -> None:
     owner = owner_of(pool)
     await owner.take()
@@ -101,7 +88,7 @@ async def test_back_off_doubles_with_each_failure_up_to_ten_minutes(
 
 @pytest.mark.parametrize(("hours", "back_off_s"), [(0.05, 180), (5, 600)])
 async def test_unreadable_run_backs_off_by_its_unreadable_time(
-    pool: asyncpg.Pool[asyncpg.Record], hours: float, back_off_s: float
+    pool: Pool, hours: float, back_off_s: float
 ) -> None:
     owner = owner_of(pool)
     await owner.take()
@@ -120,9 +107,7 @@ async def test_unreadable_run_backs_off_by_its_unreadable_time(
 
 
 @pytest.mark.parametrize("failures", [0, 2], ids=["put off", "suspect"])
-async def test_replica_leaves_an_unreadable_run_to_others_first(
-    pool: asyncpg.Pool[asyncpg.Record], failures: int
-) -> None:
+async def test_replica_leaves_an_unreadable_run_to_others_first(pool: Pool, failures: int) -> None:
     now = 0.0
     older, newer = owner_of(pool, lambda: now), owner_of(pool)
     await older.take()
@@ -145,9 +130,7 @@ async def test_replica_leaves_an_unreadable_run_to_others_first(
     assert [run.run_id for run in await adopt(older)] == [run_id]
 
 
-async def test_suspects_are_adopted_singly_after_a_second_failure(
-    pool: asyncpg.Pool[asyncpg.Record],
-) -> None:
+async def test_suspects_are_adopted_singly_after_a_second_failure(pool: Pool) -> None:
     dead, one, other = owner_of(pool), owner_of(pool), owner_of(pool)
     await dead.take()
     for failures in (0, 0, 1, 1, 1):
@@ -165,9 +148,7 @@ async def test_suspects_are_adopted_singly_after_a_second_failure(
     assert [run.failures for run in await adopt(one, 9, suspect.run_id)] == [2], "it got further"
 
 
-async def test_replicas_that_live_share_what_the_dead_left(
-    pool: asyncpg.Pool[asyncpg.Record],
-) -> None:
+async def test_replicas_that_live_share_what_the_dead_left(pool: Pool) -> None:
     dead, one, other = owner_of(pool), owner_of(pool), owner_of(pool)
     for replica in (dead, one, other):
         await replica.take()
@@ -185,23 +166,16 @@ async def test_replicas_that_live_share_what_the_dead_left(
 async def killed_by_adoption(harness: Harness, times: int) -> None:
     """Gateways that die one after the other between adopting a run and saying so in its log."""
     for _ in range(times):
-        with suppress(json.JSONDecodeError):  # some die before they could say where they listen
-            async with gateway_process(
-                harness, program=(str(PROGRAM), "kill adopt:after"), max_failures=3
-            ) as (process, _):
-                await asyncio.wait_for(process.wait(), 60)
-    connection = await asyncpg.connect(harness.dsn)
-    assert await connection.fetchval("SELECT failures FROM gateway.runs") == times
-    await connection.close()
+        with suppress(ValueError):  # some die before they could say where they listen
+            adopting = replica_process(harness, "kill adopt:after", max_failures=3)
+            async with adopting as gateway:
+                await gateway.died()
+    assert await fetchval(harness.dsn, "SELECT failures FROM runs") == times
 
 
-async def kinds_of(harness: Harness, run_id: str) -> list[str]:
-    connection = await asyncpg.connect(harness.dsn)
-    rows = await connection.fetch(
-        "SELECT kind FROM gateway.run_events WHERE run_id = $1 ORDER BY sequence", run_id
-    )
-    await connection.close()
-    return [row["kind"] for row in rows]
+async def kinds_of(harness: Harness, run_id: UUID | str) -> list[str | None]:
+    log = await log_of(harness.dsn, "run_id = $1", run_id)
+    return [event.WhichOneof("event") for event in log]
 
 
 @pytest.mark.parametrize(
@@ -237,32 +211,26 @@ async def test_run_whose_adoption_itself_kills_is_given_up(
     assert len(slow.inputs) == 1 + succeeded
 
 
-async def end_of(pool: asyncpg.Pool[asyncpg.Record], run_id: UUID) -> str:
-    """The error with which a run ended."""
-    finished = "SELECT finished_at IS NOT NULL FROM runs WHERE run_id = $1"
-    last = "SELECT payload FROM run_events WHERE run_id = $1 ORDER BY sequence DESC LIMIT 1"
-    await until(pool, finished, run_id)
-    event = LogEvent.FromString(await pool.fetchval(last, run_id))
+async def end_of(dsn: str) -> str:
+    """The error with which the only run ended."""
+    await until(dsn, "bool_and(finished_at IS NOT NULL) FROM runs")
+    last = "SELECT payload FROM run_events ORDER BY sequence DESC LIMIT 1"
+    event = LogEvent.FromString(await fetchval(dsn, last))
     return event.run_finished.response.error.type
 
 
-async def until(pool: asyncpg.Pool[asyncpg.Record], query: str, *given: object) -> None:
-    async with asyncio.timeout(60):
-        while not await pool.fetchval(query, *given):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-
-
 async def test_run_with_an_unreadable_log_ends_at_max_failures(
-    harness: Harness, pool: asyncpg.Pool[asyncpg.Record]
+    harness: Harness, pool: Pool
 ) -> None:
     await harness.add_agent(EchoAgent("echo"))
     run_id = await insert_run(pool, uuid4())  # of an owner that is long gone
     await pool.execute("UPDATE run_events SET payload = '\\xff' WHERE run_id = $1", run_id)
     adopting = {**SHORT_LEASE, "max_failures": 3, "hold_off_s": 0.01}
     async with harness.gateway(**adopting) as client:
-        assert await end_of(pool, run_id) == "OwnersDied"
+        assert await end_of(harness.dsn) == "OwnersDied"
         assert await pool.fetchval("SELECT failures FROM runs") == 3
-        assert await kinds_of(harness, str(run_id)) == ["run_accepted", "run_finished"]
+        kinds = await pool.fetch("SELECT kind FROM run_events ORDER BY sequence")
+        assert [row["kind"] for row in kinds] == ["run_accepted", "run_finished"]
         assert (await client.ask("And others?")).status == RUN_STATUS_SUCCEEDED
 
 
@@ -270,25 +238,23 @@ async def test_run_with_an_unreadable_log_ends_at_max_failures(
     ("minutes", "ended"), [pytest.param(61, True, id="long"), pytest.param(59, False, id="not yet")]
 )
 async def test_run_of_a_newer_version_waits_an_hour_without_failures(
-    harness: Harness, pool: asyncpg.Pool[asyncpg.Record], minutes: int, ended: bool
+    harness: Harness, pool: Pool, minutes: int, ended: bool
 ) -> None:
-    run_id = await insert_run(pool, None)
+    await insert_run(pool, None)
     await pool.execute("UPDATE run_events SET schema_version = 99")
     since = "UPDATE runs SET failures_after = 1, unreadable_since = now() - make_interval(mins=>$1)"
     await pool.execute(since, minutes)
     async with harness.gateway(max_failures=1):
         if ended:
-            assert await end_of(pool, run_id) == "RunUnreadable"
+            assert await end_of(harness.dsn) == "RunUnreadable"
         else:
-            await until(pool, "SELECT epoch > 1 AND retry_at > now() FROM runs")
+            await until(harness.dsn, "epoch > 1 AND retry_at > now() FROM runs")
         row = await pool.fetchrow("SELECT failures, finished_at FROM runs")
     assert row["failures"] == 0
     assert (row["finished_at"] is not None) == ended
 
 
-async def test_refused_run_end_is_retried_alone_with_back_off(
-    harness: Harness, pool: asyncpg.Pool[asyncpg.Record]
-) -> None:
+async def test_refused_run_end_is_retried_alone_with_back_off(harness: Harness, pool: Pool) -> None:
     """No answer is composed again and again for a run that cannot be ended."""
     await pool.execute(
         "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS "
@@ -303,12 +269,11 @@ async def test_refused_run_end_is_retried_alone_with_back_off(
     async with harness.gateway(max_failures=3, hold_off_s=0.05) as client:
         call = client.stream("Never ends?")
         await call.read()
-        await until(pool, "SELECT failures >= 5 FROM runs")
+        await until(harness.dsn, "failures >= 5 FROM runs")
         call.cancel()
         composed = len(harness.composer.requests)
         assert 1 <= composed <= 3
         await pool.execute("DROP TRIGGER no ON run_events")
-        run_id = await pool.fetchval("SELECT run_id FROM runs")
-        assert await end_of(pool, run_id) == "OwnersDied"
+        assert await end_of(harness.dsn) == "OwnersDied"
         assert len(harness.composer.requests) == composed
     assert await pool.fetchval("SELECT count(*) FROM run_events WHERE kind = 'run_finished'") == 1

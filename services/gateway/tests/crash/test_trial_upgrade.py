@@ -9,22 +9,12 @@ from typing import Any
 import pytest
 from gateway_harness.crash import next_version
 from gateway_harness.harness import Client, Harness, gateway_process
-from gateway_harness.trials import (
-    DEFAULT_LEASE,
-    HELD_STEP_S,
-    add_raw,
-    ended_once,
-    fetch,
-    log_of,
-    plan_by_question,
-    succeeded,
-    until,
-)
+from gateway_harness.raw_agents import RawAgent, add_raw_agent, success
+from gateway_harness.stored import ended_once, fetch, log_of, until
 
 from bos.agent.v1 import AgentResult
 from bos.gateway.v1 import RUN_STATUS_SUCCEEDED
-from bos_gateway.run_log.session import SCHEMA
-from bos_postgres import connect
+from bos_testkit.agents import EchoAgent
 from bos_testkit.forked import ForkedProcess
 from bos_testkit.plans import step
 
@@ -42,7 +32,7 @@ def version(
     harness: Harness, program: Sequence[str] = ("-m", "bos_gateway")
 ) -> AbstractAsyncContextManager[tuple[ForkedProcess, Client]]:
     # On standard error, which is shown where a test fails.
-    return gateway_process(harness, log=2, program=program, hold_off_s=_HOLD_OFF_S, **DEFAULT_LEASE)
+    return gateway_process(harness, log=2, program=program, hold_off_s=_HOLD_OFF_S)
 
 
 async def gated_and_good(harness: Harness) -> asyncio.Event:
@@ -50,14 +40,12 @@ async def gated_and_good(harness: Harness) -> asyncio.Event:
 
     async def gated(_: Any) -> AgentResult:
         await gate.wait()
-        return succeeded("late")
+        return success()
 
-    await add_raw(harness, "gated", gated, default_timeout_s=HELD_STEP_S)
-    await add_raw(harness, "good")
-    plan_by_question(
-        harness,
-        {"gated": [step("a", "good"), step("b", "gated", "", "a")], "good": [step("a", "good")]},
-    )
+    await add_raw_agent(harness, RawAgent("gated", gated, default_timeout_s=600.0))
+    await harness.add_agent(EchoAgent("good"))
+    harness.planner.steps = [step("a", "good")]
+    harness.planner.by_question = {"gated": [step("a", "good"), step("b", "gated", "", "a")]}
     return gate
 
 
@@ -66,7 +54,7 @@ async def started(harness: Harness, client: Client, question: str) -> None:
     call = client.stream(question)
     await call.read()
     await until(
-        harness,
+        harness.dsn,
         "count(*) = 2 FROM run_events AS e JOIN runs AS r USING (run_id) "
         "WHERE r.question = $1 AND e.kind = 'step_dispatched'",
         question,
@@ -78,17 +66,6 @@ async def serves(client: Client, question: str) -> None:
     assert (await client.ask(question)).status == RUN_STATUS_SUCCEEDED
 
 
-async def note(harness: Harness, question: str) -> None:
-    """Leave the run something that the next version alone makes an event of."""
-    async with connect(harness.dsn, schema=SCHEMA) as connection:
-        await connection.execute(
-            "INSERT INTO run_inputs (run_id, kind, payload) "
-            "SELECT run_id, 'noted', $2 FROM runs WHERE question = $1",
-            question,
-            next_version.noted(),
-        )
-
-
 @pytest.mark.timeout(900)
 async def test_runs_of_both_versions_are_finished_by_the_newer_one(
     harness: Harness, newer: Sequence[str]
@@ -98,24 +75,29 @@ async def test_runs_of_both_versions_are_finished_by_the_newer_one(
         await started(harness, old_client, "gated by the old?")
         async with version(harness, newer) as (new, new_client):
             # The schema is the next one's now, and this version serves on it.
-            assert await fetch(harness, "SELECT note FROM runs")
+            assert await fetch(harness.dsn, "SELECT note FROM runs")
             await serves(old_client, "good at the old, after the migration?")
             await started(harness, new_client, "gated by the new?")
-            await note(harness, "gated by the new?")
-            await until(harness, "count(*) = 1 FROM run_events WHERE kind = 'noted'")
-            await fetch(harness, "DELETE FROM run_inputs")
+            # What the next version alone makes an event of.
+            noted = (
+                "INSERT INTO run_inputs (run_id, kind, payload) "
+                "SELECT run_id, 'noted', $1 FROM runs WHERE question = 'gated by the new?'"
+            )
+            await fetch(harness.dsn, noted, next_version.noted())
+            await until(harness.dsn, "count(*) = 1 FROM run_events WHERE kind = 'noted'")
+            await fetch(harness.dsn, "DELETE FROM run_inputs")
             new.kill()
             await new.wait()
             # The remaining replica adopts it, cannot read it, and releases it again and again.
             await until(
-                harness,
+                harness.dsn,
                 "bool_and(epoch >= 3 AND replica_id IS NULL AND finished_at IS NULL) FROM runs "
                 "WHERE question = 'gated by the new?'",
             )
             await serves(old_client, "good at the old, beside what it cannot read?")
         async with version(harness, newer) as (_, new_client):
             await until(
-                harness,
+                harness.dsn,
                 "bool_and(replica_id IS NOT NULL) FROM runs WHERE question = 'gated by the new?'",
                 within_s=180,  # its back-off has grown while no replica could read it
             )
@@ -124,19 +106,19 @@ async def test_runs_of_both_versions_are_finished_by_the_newer_one(
             assert await asyncio.wait_for(old.wait(), 60) == 0
             await serves(new_client, "good at the new, alone?")
             gate.set()
-            await until(harness, "bool_and(finished_at IS NOT NULL) FROM runs", within_s=120)
-    for row in await fetch(harness, "SELECT question FROM runs"):
-        end = await ended_once(harness, row["question"])
+            await until(harness.dsn, "bool_and(finished_at IS NOT NULL) FROM runs", within_s=120)
+    for row in await fetch(harness.dsn, "SELECT question FROM runs"):
+        end = await ended_once(harness.dsn, row["question"])
         assert end.run_finished.response.status == RUN_STATUS_SUCCEEDED, row["question"]
     # What was done was not done again, and what was noted is there once.
     first = [
         event.step_dispatched.attempt
         for question in ("gated by the old?", "gated by the new?")
-        for event in await log_of(harness, question)
+        for event in await log_of(harness.dsn, "question = $1", question)
         if event.step_dispatched.step_id == "a"
     ]
     assert first == [1, 1]
-    assert len(await fetch(harness, "SELECT FROM run_events WHERE kind = 'noted'")) == 1
+    assert len(await fetch(harness.dsn, "SELECT FROM run_events WHERE kind = 'noted'")) == 1
 
 
 @pytest.mark.timeout(600)
@@ -152,13 +134,15 @@ async def test_rollback_resumes_all_runs_but_those_of_newer_events(
     async with version(harness) as (_, old_client):
         # On the newer schema, which nothing takes back.
         await serves(old_client, "good at the old?")
-        await until(harness, "bool_or(epoch >= 3) FROM runs WHERE question = 'gated by the new?'")
+        await until(
+            harness.dsn, "bool_or(epoch >= 3) FROM runs WHERE question = 'gated by the new?'"
+        )
         await serves(old_client, "good at the old, later?")
         (row,) = await fetch(
-            harness, "SELECT finished_at FROM runs WHERE question = 'gated by the new?'"
+            harness.dsn, "SELECT finished_at FROM runs WHERE question = 'gated by the new?'"
         )
         assert row["finished_at"] is None
     async with version(harness, newer):
-        await until(harness, "bool_and(finished_at IS NOT NULL) FROM runs", within_s=120)
-    end = await ended_once(harness, "gated by the new?")
+        await until(harness.dsn, "bool_and(finished_at IS NOT NULL) FROM runs", within_s=120)
+    end = await ended_once(harness.dsn, "gated by the new?")
     assert end.run_finished.response.status == RUN_STATUS_SUCCEEDED

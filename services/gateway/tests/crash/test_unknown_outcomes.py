@@ -7,7 +7,8 @@ from typing import Any
 
 import grpc
 import pytest
-from gateway_harness.harness import Client, Harness, kinds, result_of
+from gateway_harness.answering import refusal, respond
+from gateway_harness.harness import Harness, kinds, result_of
 from gateway_harness.raw_agents import RawAgent, add_raw_agent, success
 
 from bos.agent.v1 import (
@@ -24,17 +25,18 @@ from bos.gateway.v1 import (
     APPROVAL_KIND_OUTCOME_UNKNOWN,
     APPROVAL_KIND_PROPOSED,
     Approval,
-    ApprovalServiceStub,
-    RespondApprovalRequest,
     RunEvent,
 )
+from bos.planner.v1 import Step
 from bos_agentkit import AgentServiceSettings, ToolContext, agent_service
 from bos_chassis.settings import AuthSettings, ServerSettings
 from bos_chassis.telemetry import Telemetry
-from bos_errors import InvalidArgument, Unavailable, from_rpc_error
+from bos_errors import Unavailable
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
 from bos_testkit.processes import free_port
+
+APPROVE, DENY = APPROVAL_DECISION_APPROVE, APPROVAL_DECISION_DENY
 
 
 class LosingAgent(DeployAgent):
@@ -46,51 +48,36 @@ class LosingAgent(DeployAgent):
             raise Unavailable("The other side is gone.")
 
 
+def deploying() -> Step:
+    made = step("a", "deploy", "deploy shop 1.2")
+    made.tools.append("trigger_deployment")
+    return made
+
+
 async def run(
-    harness: Harness, agent: DeployAgent, *answers: tuple[int, str]
+    harness: Harness, agent: DeployAgent, *decisions: int
 ) -> tuple[list[RunEvent], list[Approval]]:
     """All events of a run whose requests are answered so, one after the other, and the requests."""
     await harness.add_agent(agent)
-    deploying = step("a", "deploy", "deploy shop 1.2")
-    deploying.tools.append("trigger_deployment")
-    harness.planner.steps = [deploying]
+    harness.planner.steps = [deploying()]
     events: list[RunEvent] = []
     asked: list[Approval] = []
     async with harness.gateway(lease_s=15.0) as gateway:
         async for message in gateway.stream("Deploy?"):
             events.append(message.event)
             if message.event.HasField("approval_requested"):
-                approval = message.event.approval_requested.approval
-                decision, instructions = answers[len(asked)]
-                asked.append(approval)
-                await respond(gateway, approval, decision, instructions)
+                asked.append(message.event.approval_requested.approval)
+                if asked[-1].kind == APPROVAL_KIND_OUTCOME_UNKNOWN:
+                    instructing = respond(gateway, asked[-1], APPROVE, None, "but quickly")
+                    error = await refusal(instructing)
+                    assert [each.field for each in error.violations] == ["instructions"]
+                await respond(gateway, asked[-1], decisions[len(asked) - 1], None)
     return events, asked
-
-
-async def respond(
-    gateway: Client, approval: Approval, decision: int, instructions: str = ""
-) -> None:
-    stub: Any = ApprovalServiceStub(gateway.channel)
-    request = RespondApprovalRequest(approval_id=approval.approval_id, decision=decision)
-    if instructions:
-        reported = RespondApprovalRequest(
-            approval_id=approval.approval_id, decision=decision, instructions=instructions
-        )
-        with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await stub.RespondApproval(reported, timeout=20)
-        error = from_rpc_error(refused.value)
-        assert isinstance(error, InvalidArgument)
-        assert [violation.field for violation in error.violations] == ["instructions"]
-    await stub.RespondApproval(request, timeout=20)
-
-
-APPROVE, DENY = (APPROVAL_DECISION_APPROVE, ""), (APPROVAL_DECISION_DENY, "")
 
 
 async def test_it_is_done_again_if_the_person_says_so(harness: Harness) -> None:
     agent = LosingAgent(side_effect=SIDE_EFFECT_CLASS_IRREVERSIBLE)
-    again = (APPROVAL_DECISION_APPROVE, "but quickly")  # which cannot go with this request
-    events, (first, second) = await run(harness, agent, APPROVE, again)
+    events, (first, second) = await run(harness, agent, APPROVE, APPROVE)
     assert (first.kind, second.kind) == (APPROVAL_KIND_PROPOSED, APPROVAL_KIND_OUTCOME_UNKNOWN)
     assert second.actions == first.actions
     assert "The other side is gone." in second.task_description
@@ -135,7 +122,7 @@ async def late_refusal(context: Any) -> AsyncIterator[ExecuteResponse]:
     await context.abort(grpc.StatusCode.PERMISSION_DENIED, "not allowed")
 
 
-async def refusal(context: Any) -> AsyncIterator[ExecuteResponse]:
+async def refused(context: Any) -> AsyncIterator[ExecuteResponse]:
     """Does not even begin."""
     await context.abort(grpc.StatusCode.PERMISSION_DENIED, "not allowed")
     yield ExecuteResponse()
@@ -157,7 +144,7 @@ def nonsense(context: Any) -> AgentResult:
         (nonsense, SIDE_EFFECT_CLASS_IRREVERSIBLE, "OutcomeUnknown"),
         (nonsense, SIDE_EFFECT_CLASS_IDEMPOTENT, "AgentProtocolError"),
         (late_refusal, SIDE_EFFECT_CLASS_IRREVERSIBLE, "OutcomeUnknown"),
-        (refusal, SIDE_EFFECT_CLASS_IRREVERSIBLE, "PermissionDenied"),
+        (refused, SIDE_EFFECT_CLASS_IRREVERSIBLE, "PermissionDenied"),
     ],
 )
 async def test_broken_call_may_have_acted_unless_it_never_started(
@@ -199,9 +186,7 @@ async def run_while_away(
     """All events of a run whose agent is away from its proposal on, and the requests to people."""
     port = free_port()
     harness.agent_targets["deploy"] = f"127.0.0.1:{port}"
-    deploying = step("a", "deploy", "deploy shop 1.2")
-    deploying.tools.append("trigger_deployment")
-    harness.planner.steps = [deploying]
+    harness.planner.steps = [deploying()]
     events: list[RunEvent] = []
     asked: list[Approval] = []
     async with AsyncExitStack() as back:
@@ -213,7 +198,7 @@ async def run_while_away(
                 if message.event.HasField("approval_requested"):
                     asked.append(message.event.approval_requested.approval)
                     await first.aclose()
-                    await respond(gateway, asked[-1], APPROVAL_DECISION_APPROVE)
+                    await respond(gateway, asked[-1], APPROVE, None)
                 attempts = kinds_of_all(events).count("step_started")
                 if comes_back and attempts == 3 and message.event.HasField("step_started"):
                     await back.enter_async_context(served_at(agent, port))

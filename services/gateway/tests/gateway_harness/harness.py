@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO, Any
 
 import grpc
@@ -79,6 +80,8 @@ class PlannerDouble(PlannerServiceServicer):
     mode: InstructionMode | None = None
     """What instructions are classified as; None fails."""
     instructions: list[ClassifyInstructionsRequest] = field(default_factory=list)
+    by_question: dict[str, list[Step]] = field(default_factory=dict)
+    """Steps for questions with this word; ``steps`` are for all others."""
 
     async def ClassifyInstructions(
         self, request: ClassifyInstructionsRequest, context: Any
@@ -98,7 +101,8 @@ class PlannerDouble(PlannerServiceServicer):
             raise self.error
         if self.answer is not None:
             return self.answer
-        steps, only_plan = self.steps, not self.revisions
+        named = (steps for word, steps in self.by_question.items() if word in request.question)
+        steps, only_plan = next(named, self.steps), not self.revisions
         if (number := request.revision.revision) > 0:
             steps = self.revisions[number - 1] if number <= len(self.revisions) else []
         response = MakePlanResponse(plan=Plan(steps=steps, origin="test"), only_plan=only_plan)
@@ -267,18 +271,19 @@ async def gateway_process(
     *,
     log: IO[bytes] | int = asyncio.subprocess.DEVNULL,
     program: Sequence[str] = ("-m", "bos_gateway"),
+    python: Path | None = None,
     **overrides: object,
 ) -> AsyncIterator[tuple[ForkedProcess, Client]]:
     """A gateway in a process of its own, with a client; killed at the end if it still runs.
 
-    Its log goes to ``log``; ``program`` is what Python runs; ``overrides`` are settings of the
-    gateway.
+    Its log goes to ``log``; ``program`` is what Python, or that of another version, runs;
+    ``overrides`` are settings of the gateway.
     """
     environment = {**os.environ, **gateway_settings(harness, **overrides)}
     # What ``-c`` runs is another version: it must not meet the modules of this one.
     starting = (
-        _fresh_process(*program, environment=environment, errors=log)
-        if program[0] == "-c"
+        _fresh_process(python or sys.executable, *program, environment=environment, errors=log)
+        if python or program[0] == "-c"
         else forked_process(*program, environment=environment, errors=log, imported=_IMPORTED)
     )
     async with starting as process:
@@ -289,10 +294,10 @@ async def gateway_process(
 
 @asynccontextmanager
 async def _fresh_process(
-    *program: str, environment: dict[str, str], errors: IO[bytes] | int
+    *program: str | Path, environment: dict[str, str], errors: IO[bytes] | int
 ) -> AsyncIterator[Any]:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, *program),
+        *program,
         env=environment,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
@@ -319,9 +324,11 @@ def result_of(events: list[RunEvent], step_id: str) -> AgentResult:
 
 
 @asynccontextmanager
-async def open_harness(dsn: str, composer: ComposerDouble | None = None) -> AsyncIterator[Harness]:
+async def open_harness(
+    dsn: str, composer: ComposerDouble | None = None, planner: PlannerDouble | None = None
+) -> AsyncIterator[Harness]:
     """Planner, composer and no agents yet, in front of an empty database."""
-    planner, composer = PlannerDouble(), composer or ComposerDouble()
+    planner, composer = planner or PlannerDouble(), composer or ComposerDouble()
     telemetry = Telemetry.for_tests("doubles")
 
     async def served(servicer: object, add: Callable[..., None], name: str) -> str:

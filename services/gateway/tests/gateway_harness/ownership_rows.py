@@ -1,22 +1,14 @@
 """Rows of runs and replicas as tests of ownership need them, and what became of them."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any
 from uuid import UUID, uuid4
 
-from bos_gateway.ownership.owners import Ownership
+from bos_gateway.ownership.owners import Adopted, Ownership
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import asyncpg
-
-    from bos_gateway.ownership.owners import Adopted
-
-    Pool = asyncpg.Pool[asyncpg.Record]
-
+Pool = Any
+"""Of asyncpg: connections to the gateways' schema."""
 LEASE_S = 60.0
 
 

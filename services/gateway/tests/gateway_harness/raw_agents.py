@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from bos.agent.v1 import (
@@ -40,6 +40,8 @@ class RawAgent(AgentServiceServicer):
     ) -> AsyncIterator[ExecuteResponse]:
         self.inputs.append(request.input)
         made = self.make(context)
+        if isinstance(made, Awaitable):
+            made = await made
         if isinstance(made, AgentResult):
             yield ExecuteResponse(result=made)
             return

@@ -73,7 +73,7 @@ from bos_gateway.effects.step import run_step
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.settings import GatewaySettings
 from bos_testkit.plans import step
-from gateway_harness.revised_logs import FAILED, SKIPPED, SUCCEEDED
+from gateway_harness.run_logs import FAILED, SKIPPED, SUCCEEDED
 
 MARK = "EVIL"
 READER, LIAR = "reader", "liar"

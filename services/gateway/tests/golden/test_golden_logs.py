@@ -1,21 +1,17 @@
 """Logs of earlier versions mean what they meant; logs of newer versions are left alone."""
 
-from __future__ import annotations
-
-import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from uuid import UUID, uuid4
 
-import asyncpg
-import grpc
 import pytest
+from gateway_harness.answering import refusal
 from gateway_harness.golden.logs import NAMES, load, meaning, pinned
 from gateway_harness.harness import Harness
+from gateway_harness.stored import fetch, until
 
 from bos.gateway.v1 import RUN_STATUS_EXECUTING, GetRunRequest, RunEvent, WatchRunRequest
 from bos.runlog.v1 import LogEvent, RunAccepted
-from bos_errors import Unavailable, from_rpc_error
+from bos_errors import Unavailable
 from bos_gateway.api import LOCAL_USER
 from bos_gateway.core.decide import decide
 from bos_gateway.core.fold import _APPLY, apply
@@ -23,7 +19,7 @@ from bos_gateway.core.public_events import project
 from bos_gateway.core.run_state import RunState
 from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.run_log.statements import SCHEMA_VERSION
-from bos_gateway.service import migrate_store, new_run_id
+from bos_gateway.service import new_run_id
 from bos_postgres import connect
 
 # LogEvent with an event in field 99, which no version before it knows.
@@ -46,20 +42,13 @@ def test_golden_logs_hold_every_kind_of_event_that_is_written() -> None:
     assert found == set(_APPLY)
 
 
-@asynccontextmanager
-async def session(harness: Harness) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
-    async with connect(harness.dsn, schema=SCHEMA) as connection:
-        yield connection
-
-
 async def store(
     harness: Harness, events: Sequence[bytes], *, finished: bool, versions: Sequence[int] = ()
 ) -> UUID:
     """Put a log into the store as a process that is gone would have left it."""
-    await migrate_store(harness.dsn)
     run_id = new_run_id()
     accepted = LogEvent.FromString(events[0]).run_accepted
-    async with session(harness) as connection:
+    async with connect(harness.dsn, schema=SCHEMA) as connection:
         await connection.execute(
             "INSERT INTO cards VALUES ($1, $2) ON CONFLICT DO NOTHING",
             accepted.cards_digest,
@@ -123,17 +112,13 @@ async def test_run_of_a_newer_version_is_released_and_not_changed(
         payloads.append(load("v1/adopted")[5].SerializeToString())
         versions.append(SCHEMA_VERSION + 1)
     run_id = await store(harness, payloads, finished=False, versions=versions)
-    async with harness.gateway() as gateway, session(harness) as connection:
+    async with harness.gateway() as gateway:
         # It is looked at, once, ...
-        async with asyncio.timeout(60):
-            while not await connection.fetchval(
-                "SELECT epoch > 1 AND replica_id IS NULL FROM runs WHERE run_id = $1", run_id
-            ):
-                pass
+        looked_at = "epoch > 1 AND replica_id IS NULL FROM runs WHERE run_id = $1"
+        await until(harness.dsn, looked_at, run_id)
         # ... other runs go on, ...
         assert (await gateway.ask()).answer
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await gateway.stub.GetRun(GetRunRequest(run_id=str(run_id)))
+        error = await refusal(gateway.stub.GetRun(GetRunRequest(run_id=str(run_id))))
         seen: list[RunEvent] = []
         call = gateway.stub.WatchRun(WatchRunRequest(run_id=str(run_id)), timeout=30)
         async for message in call:
@@ -141,13 +126,13 @@ async def test_run_of_a_newer_version_is_released_and_not_changed(
             if len(seen) == len(known):
                 break
         call.cancel()
-        row = await connection.fetchrow(
+        (row,) = await fetch(
+            harness.dsn,
             "SELECT finished_at, replica_id, status, (SELECT array_agg(payload ORDER BY sequence) "
             "FROM run_events AS e WHERE e.run_id = r.run_id) AS log FROM runs AS r "
             "WHERE run_id = $1",
             run_id,
         )
-    error = from_rpc_error(caught.value)
     assert isinstance(error, Unavailable)
     assert error.reason == "NEWER_VERSION"
     # ... and what is understood of it is shown; the run itself stays as it was.

@@ -1,7 +1,5 @@
 """A decision and the end of its run that cross: the request's row says what the log says."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,9 +8,9 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
-import asyncpg
 import pytest
-from prometheus_client import CollectorRegistry
+from gateway_harness.admission import run_of, writers
+from gateway_harness.stored import until
 
 from bos.gateway.v1 import (
     APPROVAL_DECISION_APPROVE,
@@ -29,24 +27,20 @@ from bos.runlog.v1 import (
     ApprovalRequested,
     ApprovalResolved,
     LogEvent,
-    RunAccepted,
     RunFinished,
 )
-from bos_chassis.telemetry import Telemetry
 from bos_errors import AlreadyExists
-from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.permits.approvers import Answerer
 from bos_gateway.run_log.approvals import Approvals
 from bos_gateway.run_log.maintenance import tidy
 from bos_gateway.run_log.reader import READER
-from bos_gateway.run_log.records import Append, NewRun
+from bos_gateway.run_log.records import Append
 from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.run_log.writer import LogWriter
-from bos_gateway.service import migrate_store, new_run_id
 from bos_postgres import connect, open_database
 
 _BLOCKED = """
-SELECT count(*) FROM pg_stat_activity
+count(*) > 0 FROM pg_stat_activity
 WHERE wait_event_type = 'Lock' AND datname = current_database()
 """
 
@@ -57,7 +51,7 @@ class Waiting:
 
     log: LogWriter
     approvals: Approvals
-    connection: asyncpg.Connection[Any]
+    connection: Any
     run_id: UUID
     approval: Approval
 
@@ -98,38 +92,27 @@ class Waiting:
 
 @pytest.fixture
 async def waiting(postgres_dsn: str) -> AsyncIterator[Waiting]:
-    await migrate_store(postgres_dsn)
-    run_id = new_run_id()
-    accepted = LogEvent(run_accepted=RunAccepted(user_id="u"))
-    run = NewRun(run_id, "u", str(run_id), b"digest", "", "What?", accepted)
-    approval = Approval(approval_id=str(uuid4()), run_id=str(run_id), user_id="u")
+    run = run_of("u")
+    approval = Approval(approval_id=str(uuid4()), run_id=str(run.run_id), user_id="u")
     approval.status = APPROVAL_STATUS_PENDING
     approval.actions.add(tool="trigger_deployment")
     now = datetime.now(UTC)
     approval.create_time.FromDatetime(now)
     approval.expire_time.FromDatetime(now.replace(year=now.year + 1))
     requested = LogEvent(approval_requested=ApprovalRequested(approval=approval))
-    metrics, telemetry = GatewayMetrics(CollectorRegistry()), Telemetry.for_tests()
     async with (
-        LogWriter(postgres_dsn, uuid4(), metrics=metrics, telemetry=telemetry) as log,
+        writers(postgres_dsn, 1) as (log,),
         open_database(postgres_dsn, schema=SCHEMA, max_size=2) as pool,
         open_database(postgres_dsn, schema=SCHEMA, max_size=2, role=READER) as readers,
         connect(postgres_dsn, schema=SCHEMA) as connection,
     ):
         assert await log.accept(run)
-        await log.append(Append(run_id, 1, 2, [requested]))
-        yield Waiting(log, Approvals(pool, readers), connection, run_id, approval)
-
-
-async def blocked(waiting: Waiting) -> None:
-    """Until a session waits for a lock."""
-    async with asyncio.timeout(60):
-        while not await waiting.connection.fetchval(_BLOCKED):
-            await waiting.connection.execute("SELECT pg_sleep(0.01)")
+        await log.append(Append(run.run_id, 1, 2, [requested]))
+        yield Waiting(log, Approvals(pool, readers), connection, run.run_id, approval)
 
 
 @asynccontextmanager
-async def held_row(dsn: str) -> AsyncIterator[asyncpg.Connection[Any]]:
+async def held_row(dsn: str) -> AsyncIterator[Any]:
     """The request's row is locked by another session until the block ends."""
     async with connect(dsn, schema=SCHEMA) as holder, holder.transaction():
         await holder.execute("SELECT FROM approvals FOR UPDATE")
@@ -170,7 +153,7 @@ async def test_end_that_waits_for_a_decision_in_the_making(
     """The statement that ends the run began before the decision was there to be seen."""
     async with held_row(postgres_dsn) as holder:
         ending = asyncio.create_task(waiting.end(3, waiting.cancelled()))
-        await blocked(waiting)
+        await until(postgres_dsn, _BLOCKED)
         await holder.execute("UPDATE approvals SET status = 2, responded_at = now()")
         await holder.execute(
             "INSERT INTO run_inputs (run_id, kind, input_key, payload) "
@@ -189,7 +172,7 @@ async def test_end_that_waits_for_a_decision_in_the_making(
 async def test_decision_that_waits_for_the_end(waiting: Waiting, postgres_dsn: str) -> None:
     async with held_row(postgres_dsn) as holder:
         deciding = asyncio.create_task(waiting.decide())
-        await blocked(waiting)
+        await until(postgres_dsn, _BLOCKED)
         await holder.execute("UPDATE approvals SET status = 6, responded_at = now()")
     with pytest.raises(AlreadyExists):
         await asyncio.wait_for(deciding, 60)

@@ -21,8 +21,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from gateway_harness.interleaving.owners import InterleavingHarness
-from gateway_harness.interleaving.parts import FAILS, ONCE, SAFE
+from gateway_harness.owners import FAILS, ONCE, SAFE, InterleavingHarness
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (

@@ -73,7 +73,7 @@ class Approvers:
         deciding: dict[str, asyncio.Task[None]] = {}
         try:
             while not following.done():
-                for approval in _requests(seen):
+                for approval in requests_in(seen):
                     if approval.approval_id not in deciding:
                         task = asyncio.create_task(self._decide(approval, seen, cancel=cancel))
                         deciding[approval.approval_id] = task
@@ -133,7 +133,8 @@ class Approvers:
         raise AssertionError("no decision was taken")
 
 
-def _requests(seen: Seen) -> list[Approval]:
+def requests_in(seen: Seen) -> list[Approval]:
+    """The requests for approval that a client saw."""
     kind = "approval_requested"
     return [e.approval_requested.approval for e in seen.events if e.HasField(kind)]
 

@@ -5,8 +5,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from uuid import uuid4
 
-from bos_gateway.run_log.session import SCHEMA
-from bos_postgres import connect
 from bos_testkit.waiting import eventually
 from gateway_harness.crash.harness import (
     CrashHarness,
@@ -17,6 +15,7 @@ from gateway_harness.crash.harness import (
 )
 from gateway_harness.harness import Client
 from gateway_harness.run_contract import Seen, Verdict, check_contract
+from gateway_harness.stored import until
 
 EACH = 4
 """Clients per gateway."""
@@ -28,6 +27,14 @@ async def gateways(crash: CrashHarness, *failpoints: str) -> AsyncIterator[list[
     async with AsyncExitStack() as stack:
         entering = [stack.enter_async_context(crashing_gateway(crash, f)) for f in failpoints]
         yield list(await asyncio.gather(*entering))
+
+
+@asynccontextmanager
+async def ended_at(crash: CrashHarness, kind: str, nth: int = 1) -> AsyncIterator[list[Gateway]]:
+    """A gateway that is killed before the nth commit of this kind, one after it, and a third."""
+    victims = (f"kill {kind}:{moment} {nth}" for moment in ("before", "after"))
+    async with gateways(crash, *victims, "disarm") as found:
+        yield found
 
 
 class Clients:
@@ -79,18 +86,8 @@ async def until_waiting(crash: CrashHarness, runs: int) -> None:
     """Until so many steps have reached the agent that waits, and all logs say so."""
     await eventually(lambda: len(crash.slow.executions) >= runs)
     # Who waits may be asked while the word of it is on its way to the log.
-    query = """
-        SELECT count(*) FROM run_events
-        WHERE kind = 'step_dispatched' AND position('slow'::bytea IN payload) > 0
-    """
-    async with connect(crash.harness.dsn, schema=SCHEMA) as connection, asyncio.timeout(60):
-        while await connection.fetchval(query) < runs:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-
-
-async def execute(crash: CrashHarness, sql: str, *arguments: object) -> None:
-    async with connect(crash.harness.dsn, schema=SCHEMA) as connection:
-        await connection.execute(sql, *arguments)
+    dispatched = "kind = 'step_dispatched' AND position('slow'::bytea IN payload) > 0"
+    await until(crash.harness.dsn, f"count(*) >= $1 FROM run_events WHERE {dispatched}", runs)
 
 
 def has_seen(clients: Sequence[Seen], kind: str, times: int) -> bool:
@@ -99,19 +96,10 @@ def has_seen(clients: Sequence[Seen], kind: str, times: int) -> bool:
 
 
 async def lease_ran_out(crash: CrashHarness, gateway: Gateway) -> None:
-    async with connect(crash.harness.dsn, schema=SCHEMA) as connection:
-        left = await connection.fetchval(
-            "SELECT extract(epoch FROM lease_until - now())::float8 FROM replicas "
-            "WHERE replica_id = $1",
-            gateway.replica_id,
-        )
-        await connection.execute("SELECT pg_sleep($1)", max(0.0, left) + 0.1)
+    over = "bool_and(lease_until < now()) FROM replicas WHERE replica_id = $1"
+    await until(crash.harness.dsn, over, gateway.replica_id)
 
 
 async def adopted(crash: CrashHarness) -> None:
     """Until a replica has adopted a run."""
-    async with asyncio.timeout(60), connect(crash.harness.dsn, schema=SCHEMA) as connection:
-        while not await connection.fetchval(
-            "SELECT count(*) FROM run_events WHERE kind = 'run_adopted'"
-        ):
-            await connection.execute("SELECT pg_sleep(0.02)")
+    await until(crash.harness.dsn, "count(*) > 0 FROM run_events WHERE kind = 'run_adopted'")

@@ -8,7 +8,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,23 +24,16 @@ from bos.agent.v1 import (
     SideEffectClass,
 )
 from bos.gateway.v1 import CancelRunRequest, WatchRunRequest
-from bos.planner.v1 import (
-    MakePlanRequest,
-    MakePlanResponse,
-    Plan,
-    Step,
-    add_PlannerServiceServicer_to_server,
-)
+from bos.planner.v1 import MakePlanRequest, MakePlanResponse, Plan, Step
 from bos_agentkit import AgentTask, succeeded
-from bos_chassis.server import Servicer, grpc_server
-from bos_chassis.settings import ServerSettings
 from bos_errors import InvalidArgument
 from bos_testkit.agents import CountingAgent, RecordingAgent
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.forked import ForkedProcess
 from bos_testkit.plans import step
-from gateway_harness.crash.hostile import HostileAgent, add_hostile, hostile_steps
+from gateway_harness.crash.hostile import HostileAgent, hostile_steps
 from gateway_harness.harness import Client, Harness, PlannerDouble, gateway_process, open_harness
+from gateway_harness.raw_agents import add_raw_agent
 from gateway_harness.run_contract import Execution, Seen
 from gateway_harness.streamed import cursor
 
@@ -77,31 +70,19 @@ class WitnessAgent(RecordingAgent):
         self.executions: list[Execution] = []
         self.landed: Counter[str] = Counter()
         self._takes_s = takes_s
+        self.gate = asyncio.Event()
+        """Before it opens no work ends."""
+        self.gate.set()
 
     async def behave(self, task: AgentTask) -> AgentResult:
         """Note, work, tell what is going on, succeed."""
         metadata = task.input.metadata
         self.executions.append(Execution(metadata.step_key, metadata.attempt, time.time()))
         task.trace.decision("under way", attempt=metadata.attempt)
-        await self.work()
+        await asyncio.sleep(self._takes_s)
+        await self.gate.wait()
         self.landed[metadata.step_key] += 1
         return succeeded(task, answer=f"{self.card.name} done", data={"x": 1})
-
-    async def work(self) -> None:
-        """Takes as long as it takes."""
-        await asyncio.sleep(self._takes_s)
-
-
-class GatedWitness(WitnessAgent):
-    """Works until the gate is open."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.gate = asyncio.Event()
-
-    async def work(self) -> None:
-        """Wait."""
-        await self.gate.wait()
 
 
 class EffectAgent(CountingAgent):
@@ -148,35 +129,29 @@ class CrashPlanner(PlannerDouble):
     """Four steps, of which two act: one that may be repeated and one that may not."""
 
     async def MakePlan(self, request: MakePlanRequest, context: Any) -> MakePlanResponse:
-        if (hostile := hostile_steps(request.question)) is not None:
-            again = request.HasField("revision")
-            plan = Plan(steps=[] if again else hostile, origin="test")
+        question, again = request.question, request.HasField("revision")
+        steps = hostile_steps(question)
+        if steps is not None:
+            plan = Plan(steps=[] if again else steps, origin="test")
             return MakePlanResponse(plan=plan, only_plan=True)
-        if FAILS in request.question and request.HasField("revision"):
+        if FAILS in question and again:
             raise InvalidArgument("There is no other plan for this.")
-        if ASKS in request.question:
+        if ASKS in question:
             steps = [_asking("put", "asks_keyed"), _asking("send", "asks_once")]
-            if WAITS in request.question:
-                steps.append(step("wait", "slow"))
-            return MakePlanResponse(plan=Plan(steps=steps, origin="test"))
-        mended = MENDS in request.question or FAILS in request.question
-        if mended and not request.revision.revision:
-            steps = [step("look", "quick"), step("lost", "quick", "use @{outputs.look.nowhere}")]
-            return MakePlanResponse(plan=Plan(steps=steps, origin="test"))
-        if request.HasField("revision"):
+            steps += [step("wait", "slow")] * (WAITS in question)
+        elif again:
             steps = [step("put", "keyed", "put @{outputs.look.x}"), step("send", "once")]
-            if MENDS not in request.question:
-                steps = []
-            return MakePlanResponse(plan=Plan(steps=steps, origin="test"))
-        steps = [
-            step("look", "quick"),
-            step("put", "keyed", "put @{outputs.look.x}"),
-            step("send", "once", "send @{outputs.look.x}"),
-            step("sum", "slow" if WAITS in request.question else "quick", "", "put", "send"),
-        ]
-        response = MakePlanResponse(plan=Plan(steps=steps, origin="test"))
-        response.decision.chosen_agents.extend(dict.fromkeys(each.agent for each in steps))
-        return response
+            steps *= MENDS in question
+        elif MENDS in question or FAILS in question:
+            steps = [step("look", "quick"), step("lost", "quick", "use @{outputs.look.nowhere}")]
+        else:
+            steps = [
+                step("look", "quick"),
+                step("put", "keyed", "put @{outputs.look.x}"),
+                step("send", "once", "send @{outputs.look.x}"),
+                step("sum", "slow" if WAITS in question else "quick", "", "put", "send"),
+            ]
+        return MakePlanResponse(plan=Plan(steps=steps, origin="test"))
 
 
 def _asking(step_id: str, agent: str) -> Step:
@@ -193,7 +168,7 @@ class CrashHarness:
     quick: WitnessAgent
     keyed: EffectAgent
     once: EffectAgent
-    slow: GatedWitness
+    slow: WitnessAgent
     asks_keyed: AskedAgent
     asks_once: AskedAgent
     hostile: HostileAgent
@@ -207,30 +182,19 @@ class CrashHarness:
 @asynccontextmanager
 async def open_crash_harness(dsn: str, *, takes_s: float = 0.0) -> AsyncIterator[CrashHarness]:
     """Planner, composer and agents that take ``takes_s`` for a step, in front of a database."""
-    async with open_harness(dsn) as harness:
-        harness.planner = CrashPlanner()
-        server = grpc_server(
-            ServerSettings.load(grace_s=0.1),
-            [
-                Servicer(
-                    harness.planner,
-                    add_PlannerServiceServicer_to_server,
-                    "bos.planner.v1.PlannerService",
-                )
-            ],
-            telemetry=harness.telemetry,
-        )
-        harness.planner_target = (await harness.stack.enter_async_context(server)).address
+    async with open_harness(dsn, planner=CrashPlanner()) as harness:
         crash = CrashHarness(
             harness,
             WitnessAgent("quick", takes_s=takes_s),
             EffectAgent("keyed", SIDE_EFFECT_CLASS_IDEMPOTENT, takes_s=takes_s),
             EffectAgent("once", SIDE_EFFECT_CLASS_IRREVERSIBLE, takes_s=takes_s),
-            GatedWitness("slow"),
+            WitnessAgent("slow"),
             AskedAgent("asks_keyed", SIDE_EFFECT_CLASS_IDEMPOTENT, takes_s=takes_s),
             AskedAgent("asks_once", SIDE_EFFECT_CLASS_IRREVERSIBLE, takes_s=takes_s),
-            await add_hostile(harness),
+            HostileAgent(),
         )
+        crash.slow.gate.clear()
+        await add_raw_agent(harness, crash.hostile)
         for agent in (*crash.witnesses, crash.asks_keyed, crash.asks_once):
             await harness.add_agent(agent)
         yield crash
@@ -309,58 +273,60 @@ async def follow_anywhere(where: Callable[[], Sequence[Client]], question: str, 
         question: What is asked.
         seen: Receives the client's events.
     """
-    for turn in range(_MOST_RECONNECTS):
-        clients = where()
-        if clients:
-            with may_be_away():
-                await _read(clients[turn % len(clients)], question, seen)
-        if seen.events and seen.events[-1].HasField("run_finished"):
-            return
-        await asyncio.sleep(_BETWEEN_S)
-    raise AssertionError(f"{question}: no end")
 
+    async def read(client: Client) -> bool:
+        """One stream; what was read before an error counts."""
+        call: Any
+        if seen.events:
+            request = WatchRunRequest(run_id=seen.events[0].run_id, **cursor(seen.events))
+            call = client.stub.WatchRun(request, timeout=_STREAM_S)
+        else:
+            call = client.stream(question, request_id=seen.request_id, trace=True)
+        try:
+            async for message in call:
+                assert message is not None, f"{question}: an event that clients cannot read"
+                seen.events.append(message.event)
+        finally:
+            call.cancel()
+        return bool(seen.events) and seen.events[-1].HasField("run_finished")
 
-async def _read(client: Client, question: str, seen: Seen) -> None:
-    """One stream; what was read before an error counts."""
-    call: Any
-    if seen.events:
-        request = WatchRunRequest(run_id=seen.events[0].run_id, **cursor(seen.events))
-        call = client.stub.WatchRun(request, timeout=_STREAM_S)
-    else:
-        call = client.stream(question, request_id=seen.request_id, trace=True)
-    try:
-        async for message in call:
-            assert message is not None, f"{question}: an event that clients cannot read"
-            seen.events.append(message.event)
-    finally:
-        call.cancel()
+    await _anywhere(where, read, f"{question}: no end")
 
 
 async def ask_anywhere(where: Callable[[], Sequence[Client]], question: str, seen: Seen) -> None:
     """The same by unary calls with one request id."""
-    for turn in range(_MOST_RECONNECTS):
-        clients = where()
-        if clients:
-            with may_be_away():
-                client = clients[turn % len(clients)]
-                seen.response = await client.ask(question, request_id=seen.request_id, trace=True)
-                return
-        await asyncio.sleep(_BETWEEN_S)
-    raise AssertionError(f"{question}: no answer")
+
+    async def ask(client: Client) -> bool:
+        seen.response = await client.ask(question, request_id=seen.request_id, trace=True)
+        return True
+
+    await _anywhere(where, ask, f"{question}: no answer")
 
 
 async def cancel_anywhere(where: Callable[[], Sequence[Client]], seen: Seen) -> None:
     """Cancel the run; once this returns, the request was acknowledged."""
     request = CancelRunRequest(run_id=seen.events[0].run_id, reason="enough")
+
+    async def cancel(client: Client) -> bool:
+        await client.stub.CancelRun(request, timeout=_STREAM_S)
+        seen.cancelled = True
+        return True
+
+    await _anywhere(where, cancel, "no gateway cancels")
+
+
+async def _anywhere(
+    where: Callable[[], Sequence[Client]], call: Callable[[Client], Awaitable[bool]], failure: str
+) -> None:
+    """Call one gateway after the other, as long as they are away, until one call returns true."""
     for turn in range(_MOST_RECONNECTS):
         clients = where()
         if clients:
             with may_be_away():
-                await clients[turn % len(clients)].stub.CancelRun(request, timeout=_STREAM_S)
-                seen.cancelled = True
-                return
+                if await call(clients[turn % len(clients)]):
+                    return
         await asyncio.sleep(_BETWEEN_S)
-    raise AssertionError("no gateway cancels")
+    raise AssertionError(failure)
 
 
 @contextmanager

@@ -4,27 +4,14 @@ What is innocent must not notice: its runs end, and do not fail, however often a
 takes its gateway down and whichever rows are in the same log table.
 """
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
 
-from bos.agent.v1 import (
-    AGENT_EXECUTION_STATUS_SUCCEEDED,
-    AgentResult,
-    AgentServiceServicer,
-    DescribeResponse,
-    ExecuteResponse,
-    add_AgentServiceServicer_to_server,
-)
+from bos.agent.v1 import AgentResult
 from bos.common.v1 import Value, ValueList
 from bos.planner.v1 import Step
-from bos_agentkit import agent_card
-from bos_chassis.server import Servicer, grpc_server
-from bos_chassis.settings import ServerSettings
 from bos_testkit.plans import step
-from gateway_harness.harness import Harness
+from gateway_harness.raw_agents import RawAgent, success
 from gateway_harness.run_contract import MISCHIEF, POISON
 
 PATIENCE = "patience"
@@ -84,23 +71,20 @@ KINDS = (*_MISCHIEF, *REFERENCES)
 """What a question with MISCHIEF in it may say to get."""
 
 
-class HostileAgent(AgentServiceServicer):
+class HostileAgent(RawAgent):
     """Does as its task says, without any of the checks that agentkit makes."""
 
     def __init__(self) -> None:
-        self.card = agent_card("hostile", "Returns anything.", capabilities=["hostile"])
+        super().__init__("hostile", lambda _: self._result(), capabilities=["hostile"])
         self.kills: Callable[[str], Awaitable[None]] | None = None
         """Called with the run whose step is to kill its owner."""
 
-    async def Describe(self, request: Any, context: Any) -> DescribeResponse:
-        return DescribeResponse(card=self.card)
-
-    async def Execute(self, request: Any, context: Any) -> AsyncIterator[ExecuteResponse]:
-        task = request.input.task
-        result = AgentResult(status=AGENT_EXECUTION_STATUS_SUCCEEDED, answer="done")
+    async def _result(self) -> AgentResult:
+        given = self.inputs[-1]
+        task, result = given.task, success()
         if task == POISON and self.kills is not None:
             await asyncio.sleep(KILLS_AFTER_S)
-            await self.kills(request.input.metadata.step_key.split("/")[0])
+            await self.kills(given.metadata.step_key.split("/")[0])
             await asyncio.Event().wait()  # until its owner is gone
         elif task == PATIENCE:
             await asyncio.sleep(SLOW_S)
@@ -108,7 +92,7 @@ class HostileAgent(AgentServiceServicer):
             result.answer = "x" * _REFERENCED
         else:
             _MISCHIEF[task](result)
-        yield ExecuteResponse(result=result)
+        return result
 
 
 def hostile_steps(question: str) -> list[Step] | None:
@@ -129,16 +113,3 @@ def hostile_steps(question: str) -> list[Step] | None:
             values.extend([reference] * REFERENCES[kind])
             return [step("large", "hostile", "large"), greedy]
     raise AssertionError(question)
-
-
-async def add_hostile(harness: Harness) -> HostileAgent:
-    """Serve the agent, and put it on the gateways' list."""
-    agent = HostileAgent()
-    server = grpc_server(
-        ServerSettings.load(grace_s=0.1),
-        [Servicer(agent, add_AgentServiceServicer_to_server, "bos.agent.v1.AgentService")],
-        telemetry=harness.telemetry,
-    )
-    address = (await harness.stack.enter_async_context(server)).address
-    harness.agent_targets[agent.card.name] = address
-    return agent

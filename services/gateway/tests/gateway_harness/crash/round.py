@@ -8,27 +8,22 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
-import tempfile
 import time
-from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
-from pathlib import Path
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
 import asyncpg
 import grpc
 
 from bos_errors import BosError
-from bos_gateway.ownership.poison import LEASE_EXPIRED
-from bos_gateway.run_log.session import SCHEMA
-from bos_postgres import EmbeddedPostgres, connect
-from bos_testkit.processes import free_port
+from bos_postgres import connect
 from bos_testkit.waiting import eventually
 from gateway_harness.crash import commit_points
-from gateway_harness.crash.approvers import TIMEOUT_S, Approvers, check_decisions
-from gateway_harness.crash.crashing_postgres import CrashingPostgres
+from gateway_harness.crash.approvers import TIMEOUT_S, Approvers, Decided, check_decisions
+from gateway_harness.crash.crashing_postgres import CrashingPostgres, crashing_postgres
 from gateway_harness.crash.harness import (
     MENDS,
     WAITS,
@@ -41,18 +36,16 @@ from gateway_harness.crash.harness import (
     replica_process,
 )
 from gateway_harness.crash.hostile import KINDS, PATIENCE
-from gateway_harness.crash.stats import Death, Stats
 from gateway_harness.harness import Client
 from gateway_harness.postgres_proxy import Proxy, postgres_proxy
 from gateway_harness.run_contract import (
     MISCHIEF,
     POISON,
     Seen,
-    StoredRun,
     Verdict,
     check_contract,
-    stored_runs,
 )
+from gateway_harness.stored import adoptions, fetchval, log_of
 
 _GATEWAYS = 3
 _CLIENTS = 12
@@ -83,7 +76,8 @@ ACTIONS = {
     "freeze at a commit": 5,
     "cut off": 4,
     "deafen": 3,
-    "crash postgresql": 0.5,
+    "crash postgresql": 0.25,
+    "power cut": 0.25,
 }
 
 
@@ -97,9 +91,41 @@ class RoundPlan:
     pause_s: float
     """Between two actions, on average."""
     only: Sequence[str]
-    """Actions; empty for all."""
+    """Actions; empty for all, and a poison."""
     log: str
     """Where gateways log."""
+
+
+@dataclass
+class Stats:
+    """What has happened over all rounds."""
+
+    rounds: int = 0
+    kills: int = 0
+    happened: Counter[str] = field(default_factory=Counter)
+    adoptions: Counter[str] = field(default_factory=Counter)
+    approvals: Counter[str] = field(default_factory=Counter)
+    figures: Counter[str] = field(default_factory=Counter)
+    """Runs, events, effects, and what was found wrong."""
+
+    def add(self, verdict: Verdict, decided: Decided) -> None:
+        self.approvals += decided.statuses
+        self.figures.update(
+            runs=verdict.runs,
+            events=verdict.events,
+            effects=decided.effects,
+            asked_again=decided.asked_again,
+            unknown=verdict.unknown + decided.unknown,
+            late=len(verdict.late),
+            broken=len(verdict.broken),
+        )
+
+    def __str__(self) -> str:
+        counted = (self.figures, self.happened, self.adoptions, self.approvals)
+        lists = "; ".join(
+            ", ".join(f"{name} {count}" for name, count in sorted(each.items())) for each in counted
+        )
+        return f"rounds {self.rounds}, kills {self.kills}; {lists}"
 
 
 class Slot:
@@ -126,7 +152,6 @@ class Round:
         self._stats = stats
         self._plan = plan
         self._lease_s = plan.lease_s
-        self._deaths: list[Death] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._asking = True
         self._refused: list[str] = []
@@ -138,7 +163,8 @@ class Round:
             keeping = [asyncio.create_task(self._keep(slot, stack)) for slot in self._slots]
             clients = [asyncio.create_task(self._client(n)) for n in range(_CLIENTS)]
             self._crash.hostile.kills = self._kill_owner
-            clients += [asyncio.create_task(self._poison(n)) for n in range(_POISONS)]
+            poisons = 0 if self._plan.only else _POISONS
+            clients += [asyncio.create_task(self._poison(n)) for n in range(poisons)]
             try:
                 await self._until_all_serve()
                 await self._destroy(time.monotonic() + self._plan.seconds)
@@ -157,10 +183,10 @@ class Round:
         crash = self._crash
         verdict = await check_contract(crash.harness.dsn, crash.seen, crash.witnesses)
         decided = await check_decisions(crash, self._approvers)
-        self._stats.decided(decided)
         verdict.lost += [*self._refused, *decided.lost]
         verdict.doubled += decided.doubled
-        self._count(await stored_runs(crash.harness.dsn))
+        self._stats.adoptions += adoptions(await log_of(crash.harness.dsn))
+        self._stats.add(verdict, decided)
         return verdict
 
     # The gateways
@@ -184,22 +210,9 @@ class Round:
                 self._stats.happened["hung at its start" if hung else "died at its start"] += 1
                 await asyncio.sleep(_STEP_S)
                 continue
-            gateway = slot.gateway
-            code = await gateway.process.wait()
-            died_at = time.time()
+            code = await slot.gateway.process.wait()
             slot.gateway = None
-            if code == -signal.SIGKILL:
-                self._stats.kills += 1
-                await self._note_death(gateway.replica_id, died_at)
-
-    async def _note_death(self, replica_id: UUID, at: float) -> None:
-        with suppress(*_AWAY):  # then nothing is known of its runs, and nothing measured
-            async with connect(self._crash.harness.dsn, schema=SCHEMA) as connection:
-                rows = await connection.fetch(
-                    "SELECT run_id FROM runs WHERE replica_id = $1 AND finished_at IS NULL",
-                    replica_id,
-                )
-            self._deaths.append(Death(at, [row["run_id"] for row in rows]))
+            self._stats.kills += code == -signal.SIGKILL
 
     def _where(self, first: int) -> Callable[[], Sequence[Client]]:
         def where() -> Sequence[Client]:
@@ -267,10 +280,11 @@ class Round:
     async def _kill_owner(self, run_id: str) -> None:
         """What a poison does; nothing if its owner has changed meanwhile."""
         with suppress(*_AWAY, ProcessLookupError):
-            async with connect(self._crash.harness.dsn, schema=SCHEMA) as connection:
-                owner = await connection.fetchval(
-                    "SELECT replica_id FROM runs WHERE run_id = $1", UUID(run_id)
-                )
+            owner = await fetchval(
+                self._crash.harness.dsn,
+                "SELECT replica_id FROM runs WHERE run_id = $1",
+                UUID(run_id),
+            )
             for slot in self._slots:
                 if slot.gateway is not None and slot.gateway.replica_id == owner:
                     slot.gateway.process.kill()
@@ -286,7 +300,7 @@ class Round:
             await eventually(lambda: bool(seen.events) or following.done(), within_s=_ENDS_WITHIN_S)
             await asyncio.sleep(self._random.random())
             await cancel_anywhere(self._where(self._random.randrange(_GATEWAYS)), seen)
-            self._stats.cancelled += 1
+            self._stats.happened["cancelled"] += 1
             await following
         finally:
             following.cancel()
@@ -309,8 +323,8 @@ class Round:
         while time.monotonic() < until:
             (name,) = self._random.choices(names, weights)
             await asyncio.sleep(self._random.uniform(0.2, 1.8) * self._plan.pause_s)
-            if name == "crash postgresql":
-                await self._crash_postgres()
+            if name in ("crash postgresql", "power cut"):
+                await self._crash_postgres(together=name == "power cut")
                 self._stats.happened[name] += 1
                 continue
             free = [slot for slot in self._slots if slot.gateway is not None and not slot.busy]
@@ -398,9 +412,8 @@ class Round:
                 "WHERE application_name LIKE 'bos-gateway-listener%'"
             )
 
-    async def _crash_postgres(self) -> None:
-        """Concurrent with faults of gateways; half the time all of them die with it."""
-        together = self._random.random() < 0.5
+    async def _crash_postgres(self, *, together: bool) -> None:
+        """Concurrent with faults of gateways; in a power cut all of them die with it."""
         crashing = asyncio.create_task(self._postgres.crash())
         for slot in self._slots:
             if together and slot.gateway is not None:
@@ -408,47 +421,12 @@ class Round:
         await crashing
         await asyncio.sleep(self._random.choice([0.0, 2 * self._lease_s]))
         await self._postgres.start()
-        if together:
-            self._stats.happened["everything crashed together"] += 1
-
-    # What became of it
-
-    def _count(self, runs: dict[str, StoredRun]) -> None:
-        """Who was taken over why, and how long after the death of its owner."""
-        died: dict[UUID, list[float]] = defaultdict(list)
-        for death in self._deaths:
-            for run_id in death.runs:
-                died[run_id].append(death.at)
-        for run in runs.values():
-            deaths = died[UUID(run.run_id)]
-            for event in run.events:
-                if not event.HasField("run_adopted"):
-                    continue
-                self._stats.adoptions[event.run_adopted.reason] += 1
-                at = event.create_time.ToNanoseconds() / 1e9
-                before = [each for each in deaths if each < at]
-                if before and event.run_adopted.reason == LEASE_EXPIRED:
-                    self._stats.adopted_after_s.append(at - max(before))
-                    deaths[:] = [each for each in deaths if each > at]
-
-
-@asynccontextmanager
-async def restartable_postgres(folder: Path) -> AsyncIterator[CrashingPostgres]:
-    """A server with the settings of every other, under a URL that survives its crash."""
-    port = free_port()
-    server = EmbeddedPostgres(folder, port=port, durable=False)
-    try:
-        async with server:
-            yield CrashingPostgres(server)
-    finally:
-        server.delete_data()
 
 
 async def one_round(plan: RoundPlan, stats: Stats) -> Verdict:
     """Everything anew."""
     async with AsyncExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="bos-matrix-"))
-        postgres = await stack.enter_async_context(restartable_postgres(Path(folder) / "data"))
+        postgres = await stack.enter_async_context(crashing_postgres())
         crash = await stack.enter_async_context(open_crash_harness(postgres.dsn, takes_s=0.15))
         slots = [
             Slot(await stack.enter_async_context(postgres_proxy(postgres.dsn)))

@@ -4,25 +4,16 @@ Fold, decide, the filter of events and every statement are those of the product;
 what happens next, and :meth:`InterleavingHarness.check` says whether the contract of runs holds.
 """
 
-from __future__ import annotations
-
 from collections import Counter
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID, uuid4
 
-from bos.agent.v1 import (
-    AGENT_EXECUTION_STATUS_FAILED,
-    AGENT_EXECUTION_STATUS_SUCCEEDED,
-    SIDE_EFFECT_CLASS_IRREVERSIBLE,
-    SIDE_EFFECT_CLASS_NONE,
-    AgentCard,
-    AgentResult,
-    Tool,
-)
+from bos.agent.v1 import SIDE_EFFECT_CLASS_NONE, AgentResult
 from bos.common.v1 import AgentError
 from bos.composer.v1 import ComposerOutput
-from bos.gateway.v1 import AgentRequest
+from bos.gateway.v1 import RUN_STATUS_CANCELLED
 from bos.planner.v1 import Plan
 from bos.runlog.v1 import (
     AnswerStarted,
@@ -30,44 +21,74 @@ from bos.runlog.v1 import (
     LogEvent,
     PlanFailed,
     Planned,
-    RunAccepted,
     RunAdopted,
     RunFinished,
     RunReleased,
-    RunSettings,
     StepFinished,
 )
-from bos_gateway.core.decide import MakePlan, Record, RunStep, decide
+from bos_errors import AgentErrorType
+from bos_gateway.core.decide import Command, Compose, MakePlan, Record, RunStep, decide
 from bos_gateway.core.fold import admissible, apply, fold, status_after
 from bos_gateway.core.response import composed_response
-from bos_gateway.ownership.owners import Ownership
+from bos_gateway.core.run_state import RunState
+from bos_gateway.ownership.owners import Adopted, Ownership
 from bos_gateway.ownership.poison import LEASE_EXPIRED
 from bos_gateway.run_log.reader import Runs
 from bos_gateway.run_log.records import Append, NewRun
 from bos_gateway.run_log.statements import are_stored, insert_events, insert_runs
 from bos_gateway.service import new_run_id
 from bos_testkit.plans import step
-from gateway_harness.interleaving.contract import check_contract, check_effects
-from gateway_harness.interleaving.parts import (
-    FAILS,
-    ONCE,
-    SAFE,
-    Held,
-    Late,
-    Owner,
-    event,
-    key_of,
-)
+from gateway_harness.run_logs import FAILED, IRREVERSIBLE, START, SUCCEEDED, accepted, acting, event
 
-if TYPE_CHECKING:
-    from bos_gateway.core.decide import Command
-    from bos_gateway.core.run_state import RunState
-    from bos_gateway.ownership.owners import Adopted
-
-START = datetime(2026, 6, 15, 12, tzinfo=UTC)
-LIMIT = timedelta(seconds=100)
 LEASE_S = 3600.0
 _ENDINGS = 300
+SAFE, ONCE = "safe", "once"
+"""Agents: one that may be asked twice, and one that may not."""
+FAILS = "fail"
+"""Task of a step that cannot succeed; another plan does without it."""
+
+
+@dataclass
+class Held:
+    """A run as its owner has it in memory."""
+
+    epoch: int
+    state: RunState
+    inbox: list[LogEvent] = field(default_factory=list)
+    active: dict[object, Command] = field(default_factory=dict)
+    begun: set[object] = field(default_factory=set)
+    ended: set[object] = field(default_factory=set)
+    sent: list[Append] = field(default_factory=list)
+    """Applied, and on their way to the log; repeated until their outcome is known."""
+
+
+@dataclass
+class Owner:
+    """A process: an identity, a session of its own, and what it keeps in memory."""
+
+    session: Any
+    ownership: Ownership
+    held: Held | None = None
+    holds_lease: bool = False
+
+
+@dataclass
+class Late:
+    """A statement that was sent by a caller that no longer waits for it, or will repeat it."""
+
+    session: Any
+    replica_id: UUID
+    appends: list[Append]
+
+
+def key_of(command: Command) -> object:
+    match command:
+        case RunStep(step_id=step_id):
+            return ("step", step_id)
+        case Compose():
+            return "compose"
+        case _:
+            return "plan"
 
 
 class InterleavingHarness:
@@ -89,20 +110,9 @@ class InterleavingHarness:
         self.plan = plan
         for owner in self.owners:
             await self.live(owner)
-        cards = [
-            AgentCard(name=name, tools=[Tool(name="do", side_effect=side_effect)])
-            for name, side_effect in (
-                (SAFE, SIDE_EFFECT_CLASS_NONE),
-                (ONCE, SIDE_EFFECT_CLASS_IRREVERSIBLE),
-            )
-        ]
-        run_settings = RunSettings(max_concurrency=concurrency, max_steps=8, max_revisions=1)
-        run_settings.compose_timeout.FromSeconds(10)
-        body = RunAccepted(
-            user_id="u", request=AgentRequest(question="?"), settings=run_settings, cards=cards
-        )
-        body.deadline.FromDatetime(START + LIMIT)
-        first = event(self.now, run_accepted=body)
+        cards = acting(SIDE_EFFECT_CLASS_NONE, name=SAFE), acting(IRREVERSIBLE, name=ONCE)
+        first = accepted(*cards, max_concurrency=concurrency, max_steps=8, max_revisions=1)
+        first.run_accepted.user_id = "u"
         run = NewRun(self.run_id, "u", str(self.run_id), b"", "", "?", first)
         owner = self.owners[0]
         await insert_runs(owner.session, owner.ownership.replica_id, [run])
@@ -243,7 +253,7 @@ class InterleavingHarness:
             case RunStep(revision=revision, step_id=step_id):
                 step_of_plan = state.steps[step_id].step
                 agent, well = step_of_plan.agent, well and step_of_plan.task != FAILS
-                status = AGENT_EXECUTION_STATUS_SUCCEEDED if well else AGENT_EXECUTION_STATUS_FAILED
+                status = SUCCEEDED if well else FAILED
                 result = AgentResult(status=status, agent_name=agent, answer="done")
                 body = StepFinished(
                     revision=revision, step_id=step_id, result=result, attempts=command.attempt
@@ -357,7 +367,38 @@ class InterleavingHarness:
 
     async def check(self) -> RunState:
         """The contract, as far as the stored rows show it."""
-        return await check_contract(self)
+        rows = await self.reader.fetch(
+            "SELECT sequence, event_id, epoch, payload FROM run_events WHERE run_id = $1 "
+            "ORDER BY sequence",
+            self.run_id,
+        )
+        row = await self.reader.fetchrow("SELECT * FROM runs WHERE run_id = $1", self.run_id)
+        log = await self.runs.log(self.run_id)
+        state = fold(str(self.run_id), log)
+        assert len(rows) == len(log)
+        assert rows[-1]["sequence"] == len(rows), "a gap"
+        assert len({each["event_id"] for each in rows}) == len(rows)
+        epochs = [each["epoch"] for each in rows]
+        assert epochs == sorted(epochs), "an earlier owner wrote behind a later one"
+        assert epochs[-1] <= row["epoch"]
+        assert row["status"] == state.status
+        assert (row["finished_at"] is not None) == state.finished
+        stored = {each["sequence"]: each["payload"] for each in rows}
+        for sequence, payload in self.seen.items():
+            there = stored.get(sequence)
+            known = there is not None and LogEvent.FromString(there).SerializeToString(
+                deterministic=True
+            )
+            assert known == payload, f"event {sequence} was taken back"
+        cancels = [each for each in log if each.HasField("cancel_requested")]
+        assert len(cancels) <= 1
+        if cancels and state.finished:
+            assert state.status == RUN_STATUS_CANCELLED
+        if self.cancelled and not state.finished:
+            assert await self.reader.fetchval(
+                "SELECT count(*) FROM run_inputs WHERE run_id = $1", self.run_id
+            )
+        return state
 
     async def end(self) -> None:
         """All goes well from here on: the run must come to its one end."""
@@ -378,7 +419,22 @@ class InterleavingHarness:
         for letter in self.late:
             await self.execute(letter)
         assert (await self.check()).last_sequence == state.last_sequence, "written behind the end"
-        check_effects(self, state)
+        self.check_effects(state)
+
+    def check_effects(self, state: RunState) -> None:
+        """Of an ended run: the user was informed of all effects of an agent that may run once."""
+        for done in state.result_steps:
+            if done.step.agent == ONCE and self.executions[done.step.step_id]:
+                error_type = done.result.error.type if done.result is not None else None
+                # Its own result counts also if it was not shown before the step was sent again.
+                finished = done.result is not None and not done.result.HasField("error")
+                cut_off = state.status == RUN_STATUS_CANCELLED
+                assert (
+                    finished
+                    or cut_off
+                    or error_type
+                    in {AgentErrorType.OUTCOME_UNKNOWN, AgentErrorType.DEADLINE_EXCEEDED}
+                )
 
     async def forget(self) -> None:
         await self.reader.execute("DELETE FROM runs")
