@@ -37,7 +37,7 @@ class _Callers:
         return self._gateway
 
 
-async def test_a_call_that_grpc_cancels_by_itself_is_a_failure_of_that_call() -> None:
+async def test_a_call_that_grpc_cancels_fails_alone() -> None:
     server = build_server(cast("Callers", _Callers(_Gateway())))
     async with Client(server) as client:
         for _ in range(2):
@@ -46,7 +46,7 @@ async def test_a_call_that_grpc_cancels_by_itself_is_a_failure_of_that_call() ->
             assert "broke off" in str(result.content)
 
 
-async def test_a_call_that_the_client_cancels_leaves_the_server_running() -> None:
+async def test_a_call_that_the_client_cancels_ends_alone() -> None:
     gateway = _Gateway()
     gateway.hangs = True
     server = build_server(cast("Callers", _Callers(gateway)))

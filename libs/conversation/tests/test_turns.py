@@ -31,7 +31,7 @@ from bos_conversation import (
 from bos_errors import FailedPrecondition
 
 
-def test_one_word_decides_and_any_other_reply_is_another_proposal() -> None:
+def test_one_word_decides_and_more_words_are_instructions() -> None:
     replies = {
         **dict.fromkeys(["Yes.", "**Approved**", "y"], Decision(approved=True)),
         **dict.fromkeys(["No!", "`denied`", "  ", "..."], Decision(approved=False)),
@@ -66,7 +66,7 @@ def test_an_approval_shows_every_argument_and_how_to_decide() -> None:
         assert shown in text
 
 
-def test_an_action_of_unknown_outcome_says_that_yes_does_it_again() -> None:
+def test_yes_to_an_action_of_unknown_outcome_does_it_again() -> None:
     unknown = ApprovalKind.APPROVAL_KIND_OUTCOME_UNKNOWN
     assert "**yes** does it again" in approval_text(approval("x", kind=unknown))
     assert "again" not in approval_text(approval("x"))
@@ -85,7 +85,7 @@ def test_what_is_not_seen_stands_as_an_escape() -> None:
     assert "\\u{202E}" in approval_text(approval("pay \u202e 100"))
 
 
-def test_an_action_that_the_gateway_does_not_display_is_not_shown_in_part() -> None:
+def test_an_action_without_display_is_not_shown_in_part() -> None:
     hidden = approval("x")
     hidden.actions.append(ProposedAction())
     with pytest.raises(FailedPrecondition, match="console"):

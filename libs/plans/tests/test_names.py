@@ -74,7 +74,7 @@ def test_agent_and_tool_of_a_step_are_found_together() -> None:
     assert {written: canonical_step(*written, CARDS) for written in steps} == steps
 
 
-def test_plans_hold_canonical_names_and_stay_as_they_are_otherwise() -> None:
+def test_plans_hold_canonical_names() -> None:
     step = Step(step_id="a", agent="ResearchAgent", task="Read it.", tool_name="ReadPageTool")
     step.tools.extend(["ReadPageTool", "fetch_url", "Search", "unknown"])
     plan = Plan(steps=[step, Step(step_id="b", agent="absent")], origin="model")
@@ -87,7 +87,7 @@ def test_plans_hold_canonical_names_and_stay_as_they_are_otherwise() -> None:
     assert plan.steps[0].agent == "ResearchAgent"
 
 
-def test_names_that_several_cards_claim_are_found_and_shared_tools_are_not() -> None:
+def test_names_that_several_cards_claim_are_found() -> None:
     assert shared_names(CARDS.values()) == {"counting": ["counting", "reading"]}
     tool = Tool(name="look", aliases=["Research Agent"])
     more = AgentCard(name="more", tools=[tool])

@@ -40,7 +40,7 @@ def test_hostile_statements_are_refused_by_the_expected_rules(
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_legitimate_queries_pass_unchanged(
+def test_legitimate_queries_pass(
     dialect: Dialect, corpus: Corpus, guards: dict[str, Guard]
 ) -> None:
     failed = [

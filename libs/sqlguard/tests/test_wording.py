@@ -1,22 +1,15 @@
 """The second reading that is saved where writing changed no word."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from sqlglot.dialects.dialect import Dialect as SqlglotDialect
 
-from bos_sqlguard import DIALECTS
+from bos_sqlguard import DIALECTS, Dialect, Guard
 from bos_sqlguard.grammar import Grammar
 from bos_sqlguard.wording import same_text, same_wording
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bos_sqlguard import Dialect, Guard
-
-    Corpus = Callable[[str, Dialect], list[tuple[str, str]]]
+Corpus = Callable[[str, Dialect], list[tuple[str, str]]]
 
 
 @pytest.mark.parametrize(

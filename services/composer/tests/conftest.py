@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -136,20 +134,3 @@ async def start(scripted_model: ScriptedModelFactory) -> AsyncIterator[Callable[
 async def rig(start: Callable[..., Any]) -> Rig:
     rig: Rig = await start()
     return rig
-
-
-@pytest.fixture
-def make() -> type[Make]:
-    """Builders of results and requests (test modules cannot import one another)."""
-    return Make
-
-
-class Make:
-    """Builders of test input."""
-
-    result = staticmethod(result)
-    top_customers = staticmethod(top_customers)
-    document = staticmethod(document)
-    request = staticmethod(request)
-    question = QUESTION
-    written = WRITTEN

@@ -7,10 +7,12 @@ import pytest
 from bos.common.v1 import Source, SourceType
 from bos_composer.citations import merge
 
+from . import conftest as make
+
 pytestmark = pytest.mark.requirement("K-10")
 
 
-def test_sources_are_deduplicated_and_markers_renumbered(make: Any) -> None:
+def test_sources_are_deduplicated_and_markers_renumbered() -> None:
     first = make.result(
         "rag",
         answer="Budget is 5 [2], cost is 4 [1].",
@@ -27,13 +29,13 @@ def test_sources_are_deduplicated_and_markers_renumbered(make: Any) -> None:
     assert second.answer == "Same budget [1]; news [2][1].", "results are never modified"
 
 
-def test_passages_without_an_id_are_compared_by_their_text(make: Any) -> None:
+def test_passages_without_an_id_are_compared_by_their_text() -> None:
     sources = [make.document("A", excerpt="x"), make.document("A", excerpt="y")]
     citations = merge([make.result(sources=sources), make.result(sources=sources)])
     assert len(citations.sources) == 2
 
 
-def test_another_quotation_of_the_same_passage_is_another_source(make: Any) -> None:
+def test_another_quotation_of_the_same_passage_is_another_source() -> None:
     def quoting(words: str) -> Any:
         source = make.document("Terms", reference="c-1", excerpt=words)
         return make.result("rag", answer="So it is [1].", sources=[source])
@@ -43,7 +45,7 @@ def test_another_quotation_of_the_same_passage_is_another_source(make: Any) -> N
     assert citations.answers == ("So it is [1].", "So it is [2].", "So it is [1].")
 
 
-def test_number_without_a_source_is_dropped_from_an_agents_answer_and_counted(make: Any) -> None:
+def test_number_without_a_source_is_dropped_and_counted() -> None:
     rag = make.result(
         "rag", answer="Five [1]; two [2].", sources=[make.document("Terms", reference="c-1")]
     )
@@ -53,7 +55,7 @@ def test_number_without_a_source_is_dropped_from_an_agents_answer_and_counted(ma
     assert merge([make.result("rag", answer="Five [1].", sources=rag.sources)]).unknown == 0
 
 
-def test_numbers_in_brackets_are_values_where_nothing_is_to_be_cited(make: Any) -> None:
+def test_numbers_in_brackets_are_values_without_sources() -> None:
     table = Source(type=SourceType.SOURCE_TYPE_DATABASE, title="orders")
     listed = make.result("sql", answer="The orders are [12, 15], in x[0].", sources=[table])
     citations = merge([listed])

@@ -12,19 +12,21 @@ from bos_composer.citations import merge
 from bos_composer.deterministic import NEEDS_MODEL, NO_DATA, OUT_OF_SCOPE, plain_answer
 from bos_composer.numbers import NumberFormat
 
+from . import conftest as make
+
 pytestmark = pytest.mark.requirement("K-12", "K-16", "Q-08", "Q-09", "R-04")
 
 NUMBERS = NumberFormat("en_IN", "INR")
 
 
-def answer(make: Any, *results: Any, **fields: Any) -> str:
+def answer(*results: Any, **fields: Any) -> str:
     request = make.request(*results, **fields)
     return plain_answer(request, merge(request.results), NUMBERS)
 
 
-def test_answers_come_in_planner_order_with_their_small_tables(make: Any) -> None:
+def test_answers_come_in_planner_order_with_their_small_tables() -> None:
     text = answer(
-        make, make.top_customers(), make.result("computation", answer="The share is 43.1 percent.")
+        make.top_customers(), make.result("computation", answer="The share is 43.1 percent.")
     )
     assert text == (
         "Acme leads.\n\n"
@@ -34,25 +36,25 @@ def test_answers_come_in_planner_order_with_their_small_tables(make: Any) -> Non
     )
 
 
-def test_long_table_is_truncated_with_a_notice(make: Any) -> None:
-    text = answer(make, make.result(columns=["n"], rows=[[n] for n in range(25)]))
+def test_long_table_is_truncated_with_a_notice() -> None:
+    text = answer(make.result(columns=["n"], rows=[[n] for n in range(25)]))
     assert text.count("\n| ") == 11
     assert text.endswith("(15 more rows)")
 
 
-def test_values_are_listed_if_a_result_has_no_answer(make: Any) -> None:
+def test_values_are_listed_if_a_result_has_no_answer() -> None:
     text = answer(
-        make, make.result("computation", data={"result": {"share_of_total": 0.5}, "rows": [1, 2]})
+        make.result("computation", data={"result": {"share_of_total": 0.5}, "rows": [1, 2]})
     )
     assert text == "- share of total: 0.5"
 
 
 @pytest.mark.requirement("T-12", "Q-08", "K-09")
-def test_failures_are_explained_beside_results(make: Any) -> None:
+def test_failures_are_explained_beside_results() -> None:
     failed = make.result(
         "api_docs", status="failed", error=("HttpError", "Status 503 from\n https://u:p@host/x.")
     )
-    text = answer(make, make.result(answer="12 orders."), failed)
+    text = answer(make.result(answer="12 orders."), failed)
     assert text == (
         "12 orders.\n\nThe answer is incomplete.\n\n"
         "- The api_docs agent did not succeed: the API answered with an error: "
@@ -61,9 +63,8 @@ def test_failures_are_explained_beside_results(make: Any) -> None:
 
 
 @pytest.mark.requirement("Q-08", "C-24")
-def test_when_nothing_succeeded_the_answer_explains_the_failure(make: Any) -> None:
+def test_when_nothing_succeeded_the_answer_explains_the_failure() -> None:
     text = answer(
-        make,
         make.result(status="failed", error=("QueryError", "")),
         make.result(
             "rag", status="failed", error=("KeyError", "Traceback (most recent call last)")
@@ -79,7 +80,7 @@ def test_when_nothing_succeeded_the_answer_explains_the_failure(make: Any) -> No
 
 
 @pytest.mark.requirement("C-24")
-def test_errors_of_earlier_attempts_are_stated_once(make: Any) -> None:
+def test_errors_of_earlier_attempts_are_stated_once() -> None:
     """The results themselves are those of the last attempt."""
     last = make.result(status="failed", error=("QueryError", "No column b."))
     learnt = WorkingContext(
@@ -88,16 +89,16 @@ def test_errors_of_earlier_attempts_are_stated_once(make: Any) -> None:
             "last (sql): QueryError: No column b.",
         ]
     )
-    text = answer(make, last, working_context=learnt, remarks=["No other plan was found."])
+    text = answer(last, working_context=learnt, remarks=["No other plan was found."])
     assert text.endswith(
         "No column b.\n\nWhat was tried before did not work either:\n\n"
         "- first (sql): QueryError: No column a at https://host/x.\n\nNo other plan was found."
     )
-    assert "tried before" not in answer(make, last)
+    assert "tried before" not in answer(last)
 
 
 @pytest.mark.requirement("K-12", "Q-02", "Q-09")
-def test_blocked_action_is_named_with_its_remedy(make: Any) -> None:
+def test_blocked_action_is_named_with_its_remedy() -> None:
     for error, why in (
         ("denied_by_user", "the approval was denied"),
         ("hitl_timeout", "it was not decided in time"),
@@ -105,7 +106,7 @@ def test_blocked_action_is_named_with_its_remedy(make: Any) -> None:
     ):
         action = ProposedAction(tool="send_email", summary="Mail the report to Ann")
         blocked = {"status": "skipped", "error": (error, "x"), "proposed_actions": [action]}
-        text = answer(make, make.result("mail", **blocked))
+        text = answer(make.result("mail", **blocked))
         assert (
             'The action "Mail the report to Ann" was blocked: it requires user approval, and '
             f"{why}."
@@ -113,31 +114,26 @@ def test_blocked_action_is_named_with_its_remedy(make: Any) -> None:
         assert "try again via the streaming interface" in text
 
 
-def test_a_skipped_agent_is_explained(make: Any) -> None:
-    text = answer(make, make.result("rag", status="skipped", error=("Skipped", "No documents")))
-    assert "The rag agent was skipped: No documents." in text
-
-
 @pytest.mark.requirement("K-04")
-def test_empty_result_is_stated(make: Any) -> None:
+def test_empty_result_is_stated() -> None:
     empty_table = {"columns": ["a"], "rows": [], "data": {"sql": "SELECT 1"}}
     for empty in ({}, empty_table, {"answer": " "}, {"data": {}}):
-        assert answer(make, make.result(**empty)) == NO_DATA, empty
+        assert answer(make.result(**empty)) == NO_DATA, empty
 
 
 @pytest.mark.requirement("C-03", "D-02")
-def test_plan_without_steps_has_an_answer(make: Any) -> None:
+def test_plan_without_steps_has_an_answer() -> None:
     expected = {
         Intent.INTENT_OUT_OF_SCOPE: OUT_OF_SCOPE,
         Intent.INTENT_GENERAL_QA: NEEDS_MODEL,
         Intent.INTENT_DATA_QA: NO_DATA,
         Intent.INTENT_UNSPECIFIED: NO_DATA,
     }
-    found = {intent: answer(make, intent=IntentRoute(intent=intent)) for intent in expected}
+    found = {intent: answer(intent=IntentRoute(intent=intent)) for intent in expected}
     assert found == expected
 
 
-def test_malformed_result_does_not_prevent_the_answer(make: Any) -> None:
+def test_malformed_result_does_not_prevent_the_answer() -> None:
     """Third-party agents may return malformed results."""
     table = Table(
         columns=[Column(name="amount"), Column(name="day"), Column(name="missing")],
@@ -146,6 +142,8 @@ def test_malformed_result_does_not_prevent_the_answer(make: Any) -> None:
     invalid = make.result()
     invalid.table.CopyFrom(table)
     future = AgentResult(agent_name="new", status=99)  # type: ignore[arg-type]
-    text = answer(make, invalid, future)
+    text = answer(invalid, future)
     assert "| twelve | (unreadable) |" in text
     assert "The new agent did not succeed: something unexpected went wrong." in text
+    skipped = make.result("rag", status="skipped", error=("Skipped", "No documents"))
+    assert "The rag agent was skipped: No documents." in answer(skipped)

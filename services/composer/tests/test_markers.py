@@ -90,9 +90,7 @@ PARTS = st.sampled_from(
 
 
 @given(st.lists(PARTS, max_size=40), st.integers(1, 7))
-def test_any_text_is_the_same_in_pieces_and_cites_nothing_unknown(
-    parts: list[str], size: int
-) -> None:
+def test_any_text_in_pieces_cites_nothing_unknown(parts: list[str], size: int) -> None:
     text = "".join(parts)
     whole, _ = checked(text, [1, 2])
     markers = Markers([1, 2])

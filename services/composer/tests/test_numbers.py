@@ -14,7 +14,6 @@ pytestmark = pytest.mark.requirement("K-05")
 INDIAN = NumberFormat("en_IN", "INR")
 
 
-@pytest.mark.requirement("K-05")
 def test_indian_rupees_are_the_default() -> None:
     settings = ComposerSettings.load()
     numbers = NumberFormat(settings.locale, settings.currency, settings.currency_pattern)
@@ -28,7 +27,6 @@ def test_indian_rupees_are_the_default() -> None:
     assert {amount: numbers.money(Decimal(amount)) for amount in amounts} == amounts
 
 
-@pytest.mark.requirement("K-05")
 def test_locale_and_currency_are_settings() -> None:
     for locale, currency, pattern, written in (
         ("en_US", "USD", None, "$175,206.00"),

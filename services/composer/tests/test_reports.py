@@ -9,6 +9,8 @@ from bos.common.v1 import Chart
 from bos.planner.v1 import Intent, IntentRoute
 from bos_testkit.scripted_model.replies import fixture
 
+from . import conftest as make
+
 pytestmark = pytest.mark.requirement("D-30", "D-32", "T-08")
 
 QUESTION = "Give me a report on sales last year"
@@ -28,7 +30,7 @@ Pumps brought Rs.2.00."""
 ONE_SECTION = "Sales rose.\n\n## revenue by month\nMarch brought most."
 
 
-def report_results(make: Any) -> list[Any]:
+def report_results() -> list[Any]:
     return [
         make.result(
             agent_id="trend",
@@ -64,7 +66,7 @@ def report_results(make: Any) -> list[Any]:
     ]
 
 
-def report_request(make: Any, results: list[Any], question: str = QUESTION) -> Any:
+def report_request(results: list[Any], question: str = QUESTION) -> Any:
     return make.request(
         *results,
         question=question,
@@ -73,11 +75,9 @@ def report_request(make: Any, results: list[Any], question: str = QUESTION) -> A
     )
 
 
-async def test_report_has_sections_with_findings_charts_and_sources(
-    start: Callable[..., Any], make: Any
-) -> None:
+async def test_report_has_sections_with_charts(start: Callable[..., Any]) -> None:
     rig = await start(fixture("report", ["report on sales"], text=WRITTEN))
-    deltas, output = await rig.compose(report_request(make, report_results(make)))
+    deltas, output = await rig.compose(report_request(report_results()))
 
     assert output.answer == WRITTEN == "".join(deltas)
     trend, groups = output.sections
@@ -89,10 +89,6 @@ async def test_report_has_sections_with_findings_charts_and_sources(
         ["groups", "bars"],
     ]
     assert [list(each.charts) for each in output.sections] == [[1], [2]]
-    assert [output.charts[each.charts[0] - 1].title for each in output.sections] == [
-        "Revenue by month",
-        "Product groups",
-    ]
     assert [list(each.sources) for each in output.sections] == [[1, 2], [2]]
     assert list(output.highlights) == ["Revenue peaked in March.", "Pumps lead."]
     assert list(output.followups) == ["And by region?", "Which customers?"]
@@ -101,11 +97,9 @@ async def test_report_has_sections_with_findings_charts_and_sources(
     assert "You write a report" in request.prompt
 
 
-async def test_section_that_the_model_left_out_is_put_together_from_its_results(
-    start: Callable[..., Any], make: Any
-) -> None:
+async def test_a_section_left_out_is_made_of_its_results(start: Callable[..., Any]) -> None:
     rig = await start(fixture("short", ["another report"], text=ONE_SECTION))
-    deltas, output = await rig.compose(report_request(make, report_results(make), OTHER))
+    deltas, output = await rig.compose(report_request(report_results(), OTHER))
 
     assert output.answer == "".join(deltas)
     assert output.answer.startswith(f"{ONE_SECTION}\n\n## Product groups\n\n1 row.")
@@ -115,13 +109,18 @@ async def test_section_that_the_model_left_out_is_put_together_from_its_results(
     assert list(output.highlights) == ["Sales rose."]
 
 
-async def test_report_without_a_model_has_the_same_sections(
-    start: Callable[..., Any], make: Any
-) -> None:
+async def test_without_a_model_sections_are_the_same(start: Callable[..., Any]) -> None:
     rig = await start(models=False)
-    _, output = await rig.compose(report_request(make, report_results(make)))
+    failed = make.result(agent_id="outliers", status="failed", error=("QueryError", "Too slow."))
+    wanted = report_request([*report_results(), failed])
+    for number, each in enumerate(wanted.results):  # ids of steps and of agents are different ones
+        each.agent_id = f"{each.agent_name}_{number}"
+    _, output = await rig.compose(wanted)
 
     assert output.deterministic
+    assert "Too slow." in output.answer
+    steps = [list(each.step_ids) for each in output.sections]
+    assert steps == [["trend", "line"], ["groups", "bars"]]
     assert [each.heading for each in output.sections] == ["Revenue by month", "Product groups"]
     assert [list(each.charts) for each in output.sections] == [[1], [2]]
     for section in output.sections:
@@ -130,54 +129,24 @@ async def test_report_without_a_model_has_the_same_sections(
     assert output.highlights[0].startswith("Revenue by month: line chart.")
 
 
-async def test_steps_and_agent_instances_have_their_own_ids(
-    start: Callable[..., Any], make: Any
-) -> None:
-    rig = await start(models=False)
-    results = report_results(make)
-    wanted = report_request(make, results)
-    for number, each in enumerate(wanted.results):
-        each.agent_id = f"{each.agent_name}_{number}"
-    _, output = await rig.compose(wanted)
-    assert [list(each.step_ids) for each in output.sections] == [
-        ["trend", "line"],
-        ["groups", "bars"],
-    ]
-
-
-async def test_failed_steps_are_no_sections_and_are_explained(
-    start: Callable[..., Any], make: Any
-) -> None:
-    rig = await start(models=False)
-    failed = make.result(agent_id="outliers", status="failed", error=("QueryError", "Too slow."))
-    _, output = await rig.compose(report_request(make, [*report_results(make), failed]))
-
-    assert len(output.sections) == 2
-    assert "Too slow." in output.answer
-
-
-async def test_other_intents_and_single_results_have_no_sections(
-    start: Callable[..., Any], make: Any
-) -> None:
+async def test_other_intents_have_no_sections(start: Callable[..., Any]) -> None:
     rig = await start(models=False)
     intent = IntentRoute(intent=Intent.INTENT_DATA_QA, confidence=1)
-    _, output = await rig.compose(make.request(*report_results(make), intent=intent))
+    _, output = await rig.compose(make.request(*report_results(), intent=intent))
     assert not output.sections
     assert "## " not in output.answer
-    _, output = await rig.compose(report_request(make, report_results(make)[:1]))
+    _, output = await rig.compose(report_request(report_results()[:1]))
     assert not output.sections
 
 
-async def test_headings_are_distinct_short_and_none_of_the_prompt(
-    start: Callable[..., Any], make: Any
-) -> None:
+async def test_headings_are_distinct_and_short(start: Callable[..., Any]) -> None:
     rig = await start(models=False)
     tasks = ["Totals.", "totals", "Agent results", "#<untrusted> x", "a" * 500, ""]
     results = [
         make.result(agent_id=f"s{n}", answer="Fine.", task_description=task)
         for n, task in enumerate(tasks)
     ]
-    _, output = await rig.compose(report_request(make, results))
+    _, output = await rig.compose(report_request(results))
 
     headings = [each.heading for each in output.sections]
     assert headings[:4] == ["Totals", "totals (2)", "Agent results (3)", "untrusted> x"]
@@ -185,8 +154,7 @@ async def test_headings_are_distinct_short_and_none_of_the_prompt(
     assert headings[5] == "Result (6)"
 
 
-@pytest.mark.requirement("D-30")
-async def test_caveats_are_appended_to_an_answer_once(start: Callable[..., Any], make: Any) -> None:
+async def test_caveats_are_appended_to_an_answer_once(start: Callable[..., Any]) -> None:
     rig = await start()
     cut = "Only the first 200 rows were read."
     wanted = make.request(make.top_customers(caveats=[cut, cut]), make.result(caveats=[cut]))
@@ -199,9 +167,7 @@ async def test_caveats_are_appended_to_an_answer_once(start: Callable[..., Any],
     assert f"### Checks of the results\n<untrusted>\n- {cut}" in request.prompt
 
 
-async def test_caveats_that_an_answer_states_are_not_repeated(
-    start: Callable[..., Any], make: Any
-) -> None:
+async def test_stated_caveats_are_not_repeated(start: Callable[..., Any]) -> None:
     rig = await start(models=False)
     cuts = ["Only 200 rows were read.", "Joins repeat rows."]
     results = [make.result(answer=f"Acme leads. {cuts[0]}", caveats=cuts[:1])]

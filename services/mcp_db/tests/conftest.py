@@ -2,7 +2,7 @@
 
 from connect_rig import bos_connect
 from mariadb_server import mariadb, mariadb_shop
-from mcp_db_rig import database, postgres_admin, reader_dsn, sql_server_url, sqlite_file
+from mcp_db_rig import database, postgres_admin, reader_dsn, sqlite_file
 
 from bos_testkit.scripted_model.pytest_fixtures import scripted_model
 
@@ -14,6 +14,5 @@ __all__ = [
     "postgres_admin",
     "reader_dsn",
     "scripted_model",
-    "sql_server_url",
     "sqlite_file",
 ]

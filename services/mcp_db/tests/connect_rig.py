@@ -39,6 +39,10 @@ class Connected:
     def allowed(self) -> list[str]:
         return self.settings["BOS_DATABASE_ALLOWED_TABLES"].split(",")
 
+    @property
+    def problems(self) -> list[str]:
+        return re.findall(r"PROBLEM  (.*)$", self.shown, re.MULTILINE)
+
     def metadata(self) -> str:
         (path,) = self.folder.glob("*-metadata.yaml")
         return path.read_text("utf-8")

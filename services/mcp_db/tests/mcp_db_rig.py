@@ -1,21 +1,36 @@
+import asyncio
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
+import httpx2
 import pytest
 from mariadb_server import mariadb_database
 from mcp.client.client import Client
-from sql_server_double import sql_server_double
+from mcp.client.streamable_http import streamable_http_client
 
+from bos_chassis.auth.callers import (
+    RUN_TOKEN_KEY,
+    Authenticator,
+    RunTokenSigner,
+    RunTokenVerifier,
+    generate_keypair,
+)
+from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
+from bos_errors import BosError
+from bos_mcp_db.backends.backend import Backend, Limits
+from bos_mcp_db.failures import QueryFailure
 from bos_mcp_db.provisioning import provision_sql
-from bos_mcp_db.service import serve
+from bos_mcp_db.service import AUDIENCE, McpDbServer, serve
 from bos_mcp_db.settings import DatabaseSettings, McpDbSettings
+from bos_testkit.hostile import guard_corpus
 
 TABLES = ("customers", "orders", "measures")
 
@@ -127,21 +142,9 @@ def postgres_database(dsn: str, **changes: Any) -> DatabaseSettings:
     )
 
 
-@pytest.fixture
-async def sql_server_url(sqlite_file: Path) -> AsyncIterator[str]:
-    """URL of the double of SQL Server, with what is in the SQLite file."""
-    async with sql_server_double(sqlite_file) as url:
-        yield url
-
-
-def sql_server_database(url: str, **changes: Any) -> DatabaseSettings:
-    return DatabaseSettings(**{"url": url, "allowed_tables": TABLES, "sample_values": 3, **changes})
-
-
 _KINDS = [
     "sqlite",
     "postgres",
-    "sql_server_double_answered_by_sqlite",
     # `make test-mariadb` brings the server.
     *(["mariadb"] if os.environ.get("BOS_TEST_MARIADB") else []),
 ]
@@ -152,12 +155,32 @@ def database(request: pytest.FixtureRequest) -> DatabaseSettings:
     """The same customers and orders in each kind of database."""
     if request.param == "sqlite":
         return sqlite_database(request.getfixturevalue("sqlite_file"))
-    if request.param == "postgres":
-        return postgres_database(request.getfixturevalue("reader_dsn"))
     if request.param == "mariadb":
         name = request.getfixturevalue("mariadb_shop")
         return mariadb_database(request.getfixturevalue("mariadb").url(name))
-    return sql_server_database(request.getfixturevalue("sql_server_url"))
+    return postgres_database(request.getfixturevalue("reader_dsn"))
+
+
+@asynccontextmanager
+async def service(
+    databases: dict[str, DatabaseSettings] | Path,
+    *,
+    auth: Authenticator | None = None,
+    server: dict[str, Any] | None = None,
+    **settings: Any,
+) -> AsyncIterator[tuple[McpDbServer, Telemetry]]:
+    """Serve these databases, or the SQLite file at this path."""
+    if isinstance(databases, Path):
+        databases = {"main": sqlite_database(databases)}
+    telemetry = Telemetry.for_tests("mcp_db")
+    chosen = McpDbSettings.load(
+        databases=databases,
+        database_url=None,
+        server=ServerSettings.load(**{"grace_s": 0, **(server or {})}),
+        **settings,
+    )
+    async with serve(chosen, telemetry, auth=auth) as running:
+        yield running, telemetry
 
 
 @asynccontextmanager
@@ -165,10 +188,46 @@ async def running(
     databases: dict[str, DatabaseSettings], **settings: Any
 ) -> AsyncIterator[tuple[Client, Telemetry]]:
     """A service with these databases, and a real client connected to it over HTTP."""
-    telemetry = Telemetry.for_tests("mcp_db")
-    chosen = McpDbSettings.load(databases=databases, database_url=None, **settings)
-    async with serve(chosen, telemetry) as server, Client(server.url) as client:
+    async with (
+        service(databases, **settings) as (server, telemetry),
+        Client(server.url) as client,
+    ):
         yield client, telemetry
+
+
+@dataclass(frozen=True)
+class Served:
+    """A service that asks for run tokens, and clients in the name of its users."""
+
+    server: McpDbServer
+    telemetry: Telemetry
+    signer: RunTokenSigner
+
+    def token(self, user: str = "ada", **claims: Any) -> str:
+        audiences = claims.pop("audiences", [AUDIENCE])
+        return self.signer.mint(user, f"run-{user}", f"run-{user}/0/a", audiences, 600, **claims)
+
+    @asynccontextmanager
+    async def client(self, user: str = "ada", **claims: Any) -> AsyncIterator[Client]:
+        headers = {RUN_TOKEN_KEY: self.token(user, **claims)}
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=100) as http,
+            Client(streamable_http_client(self.server.url, http_client=http)) as client,
+        ):
+            yield client
+
+
+@asynccontextmanager
+async def served(
+    databases: dict[str, DatabaseSettings] | Path,
+    *,
+    keys: tuple[str, str] | None = None,
+    **settings: Any,
+) -> AsyncIterator[Served]:
+    private, public = keys or generate_keypair()
+    auth = RunTokenVerifier([public], AUDIENCE)
+    async with service(databases, auth=auth, **settings) as (server, telemetry):
+        yield Served(server, telemetry, RunTokenSigner(private))
 
 
 def sqlite_database(path: Path, **changes: Any) -> DatabaseSettings:
@@ -183,3 +242,50 @@ async def call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
     assert reply.structured_content is not None, reply.content
     assert reply.is_error == (not reply.structured_content["success"])
     return reply.structured_content
+
+
+CORPUS_TABLES = ("orders", "invoices", "customers", "products", "employees")
+CANARY = "canary-7d1c"
+BRIEF = Limits(max_rows=200, max_columns=50, max_bytes=1_000_000, timeout_s=0.2)
+
+
+def guard_statements(kind: str, dialect: str) -> list[str]:
+    """Every statement of the guard's corpus: hostile or legitimate."""
+    folder = Path(__file__).parents[3] / "libs" / "sqlguard" / "tests" / "corpus"
+    return [each.text for each in guard_corpus(folder / f"{kind}_{dialect}.txt")]
+
+
+def hostile(dialect: str) -> list[str]:
+    return guard_statements("hostile", dialect)
+
+
+async def all_refused(dialect: str, database: DatabaseSettings) -> None:
+    """Every statement, over HTTP: refused by the guard."""
+    statements = hostile(dialect)
+    otherwise = []
+    async with running({"main": database}) as (client, _):
+        for statement in statements:
+            reply = await call(client, "mcp_db_query", query=statement)
+            if reply["success"] or reply["error"]["reason"] != "QUERY_REFUSED":
+                otherwise.append((statement, reply["error"]))
+
+    assert len(statements) >= 50
+    assert otherwise == []
+
+
+async def run_unguarded(backend: Backend, statements: list[str]) -> list[tuple[str, Any]]:
+    """Run everything; return what was answered. Each ends by the time limit."""
+    answered = []
+    for statement in statements:
+        async with asyncio.timeout(60):
+            try:
+                answered.append((statement, (await backend.query(statement, BRIEF)).rows))
+            except BosError as error:
+                if not isinstance(error, QueryFailure):
+                    raise
+    return answered
+
+
+def left_behind() -> list[Path]:
+    """Files that statements of the corpus try to write."""
+    return list(Path("/tmp").glob("bos-corpus-*"))

@@ -1,8 +1,8 @@
 """Slow peers and peers with many connections do not keep other clients from being served."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
@@ -11,15 +11,11 @@ import httpx2
 import pytest
 import uvicorn
 from mcp.client.client import Client
-from mcp_db_rig import call, sqlite_database
+from mcp_db_rig import call, served, service
 from uvicorn.server import ServerState
 
-from bos_chassis.auth.callers import RunTokenSigner, RunTokenVerifier, generate_keypair
 from bos_chassis.concurrency.loop import new_event_loop
-from bos_chassis.settings import ServerSettings
-from bos_chassis.telemetry import Telemetry
-from bos_mcp_db.service import AUDIENCE, McpDbServer, serve
-from bos_mcp_db.settings import McpDbSettings
+from bos_mcp_db.service import McpDbServer
 from bos_testkit.waiting import eventually
 from bos_webserver.connections import ConnectionLimits, Connections, protocol_of
 
@@ -31,21 +27,7 @@ HALF_A_BODY = (
     b"Accept: application/json, text/event-stream\r\nContent-Length: 100000\r\n\r\n{"
 )
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-PATIENT = {"header_timeout_s": 500, "body_timeout_s": 500, "keep_alive_s": 500}
-
-
-@asynccontextmanager
-async def service(
-    path: Path, auth: RunTokenVerifier | None = None, **settings: Any
-) -> AsyncIterator[McpDbServer]:
-    chosen = McpDbSettings.load(
-        databases={"main": sqlite_database(path)},
-        database_url=None,
-        server=ServerSettings.load(grace_s=0),
-        **settings,
-    )
-    async with serve(chosen, Telemetry.for_tests("mcp_db"), auth=auth) as server:
-        yield server
+PATIENT: dict[str, Any] = {"header_timeout_s": 500, "body_timeout_s": 500, "keep_alive_s": 500}
 
 
 class Socket:
@@ -81,49 +63,44 @@ async def connect(stack: AsyncExitStack, server: McpDbServer) -> Socket:
     return Socket(reader, writer)
 
 
-async def served(server: McpDbServer) -> None:
+async def answered(server: McpDbServer) -> None:
     async with Client(server.url) as client:
         envelope = await call(client, "mcp_db_query", query="SELECT count(*) FROM orders")
     assert envelope["data"] == [[500]]
 
 
-@pytest.mark.parametrize("sent", [b"", HALF_A_HEADER, HALF_A_BODY, HEALTH])
 @pytest.mark.parametrize(
-    "limits", [{"max_connections": 40}, {"max_connections_per_peer": 40}], ids=["total", "peer"]
+    ("sent", "limit"),
+    [
+        (b"", "max_connections_per_peer"),
+        (HALF_A_HEADER, "max_connections"),
+        (HALF_A_BODY, "max_connections"),
+        (HEALTH, "max_connections_per_peer"),
+    ],
 )
-async def test_two_hundred_slow_connections_do_not_block_others(
-    sqlite_file: Path, sent: bytes, limits: dict[str, int]
-) -> None:
+async def test_slow_connections_block_no_others(sqlite_file: Path, sent: bytes, limit: str) -> None:
     async with (
         AsyncExitStack() as stack,
-        service(sqlite_file, **PATIENT, **limits) as server,
+        service(sqlite_file, **PATIENT, **{limit: 40}) as (server, _),
     ):
         slow = []
         for number in range(200):
             slow.append(await connect(stack, server))
             await slow[-1].send(sent)
             if number % 50 == 49:
-                await served(server)
+                await answered(server)
         for each in slow:
             await each.send(b"x")
-        await served(server)
+        await answered(server)
         # The oldest made room; the time limits had nothing to do with it.
         await slow[0].rest()
 
 
-@pytest.mark.parametrize(
-    "limits", [{"max_connections": 40}, {"max_connections_per_peer": 40}], ids=["total", "peer"]
-)
-async def test_idle_connection_of_an_authenticated_client_is_kept(
-    sqlite_file: Path, limits: dict[str, int]
-) -> None:
-    private, public = generate_keypair()
-    token = RunTokenSigner(private).mint("ada", "run", "run/0/a", [AUDIENCE], ttl_s=3600)
-    auth = RunTokenVerifier([public], AUDIENCE)
-    async with (
-        AsyncExitStack() as stack,
-        service(sqlite_file, auth, **PATIENT, **limits) as server,
-    ):
+@pytest.mark.parametrize("limit", ["max_connections", "max_connections_per_peer"])
+async def test_idle_connection_of_a_known_client_is_kept(sqlite_file: Path, limit: str) -> None:
+    settings = {**PATIENT, limit: 40}
+    async with AsyncExitStack() as stack, served(sqlite_file, **settings) as running:
+        server, token = running.server, running.token()
         known, anonymous = await connect(stack, server), await connect(stack, server)
         asked = b"DELETE /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nbos-run-token: %s\r\n\r\n"
         assert b" 401 " in await anonymous.answer(asked % b"made-up")
@@ -145,12 +122,10 @@ async def test_idle_connection_of_an_authenticated_client_is_kept(
     ],
     ids=["nothing", "headers", "body", "idle", "second headers"],
 )
-async def test_a_connection_that_does_not_get_on_is_closed(
-    sqlite_file: Path, sent: bytes, limit: str
-) -> None:
+async def test_a_stuck_connection_is_closed(sqlite_file: Path, sent: bytes, limit: str) -> None:
     async with (
         AsyncExitStack() as stack,
-        service(sqlite_file, **{**PATIENT, limit: 0.2}) as server,
+        service(sqlite_file, **{**PATIENT, limit: 0.2}) as (server, _),
     ):
         slow = await connect(stack, server)
         await slow.send(sent)
@@ -161,7 +136,7 @@ async def test_a_connection_that_does_not_get_on_is_closed(
 async def test_a_byte_now_and_then_buys_no_time(sqlite_file: Path) -> None:
     async with (
         AsyncExitStack() as stack,
-        service(sqlite_file, **{**PATIENT, "header_timeout_s": 0.5}) as server,
+        service(sqlite_file, **{**PATIENT, "header_timeout_s": 0.5}) as (server, _),
     ):
         slow = await connect(stack, server)
         await slow.send(HALF_A_HEADER)
@@ -175,7 +150,7 @@ async def test_a_byte_now_and_then_buys_no_time(sqlite_file: Path) -> None:
 async def test_connections_in_use_are_not_closed_for_new_ones(sqlite_file: Path) -> None:
     async with (
         AsyncExitStack() as stack,
-        service(sqlite_file, **PATIENT, max_connections=3) as server,
+        service(sqlite_file, **PATIENT, max_connections=3) as (server, _),
         httpx2.AsyncClient() as http,
     ):
         endless = (
@@ -192,7 +167,7 @@ async def test_connections_in_use_are_not_closed_for_new_ones(sqlite_file: Path)
 
 
 async def test_headers_have_a_size(sqlite_file: Path) -> None:
-    async with AsyncExitStack() as stack, service(sqlite_file, **PATIENT) as server:
+    async with AsyncExitStack() as stack, service(sqlite_file, **PATIENT) as (server, _):
         small, large = await connect(stack, server), await connect(stack, server)
         end = b"\r\nConnection: close\r\n\r\n"
         await small.send(HEALTH.rstrip() + b"\r\nX-Big: " + b"x" * 20_000 + end)
@@ -247,8 +222,8 @@ def test_answers_on_every_event_loop_that_a_process_may_have(
     """Its own process has asyncio's, the standalone has uvloop."""
 
     async def asked() -> None:
-        async with service(sqlite_file) as server:
-            await served(server)
+        async with service(sqlite_file) as (server, _):
+            await answered(server)
 
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(asked())

@@ -3,7 +3,7 @@
 import asyncio
 import struct
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -24,12 +24,11 @@ ROWS = [["glad", ["glad"]]]
 @asynccontextmanager
 async def backend_behind(proxy: EndingProxy) -> AsyncIterator[PostgresBackend]:
     """An adapter with one connection: one that were never given back would be missed."""
-    async with proxy.open() as dsn:
-        backend = PostgresBackend(dsn, default_schema="public", pool_size=1)
-        try:
-            yield backend
-        finally:
-            await backend.aclose()
+    async with (
+        proxy.open() as dsn,
+        aclosing(PostgresBackend(dsn, default_schema="public", pool_size=1)) as backend,
+    ):
+        yield backend
 
 
 async def answer_of(backend: PostgresBackend) -> Any:
@@ -41,9 +40,7 @@ async def answer_of(backend: PostgresBackend) -> Any:
 
 
 @pytest.mark.parametrize("end", End)
-async def test_wherever_a_session_ends_the_database_is_unavailable(
-    reader_dsn: str, end: End
-) -> None:
+async def test_after_a_session_ends_it_is_unavailable(reader_dsn: str, end: End) -> None:
     whole = EndingProxy(reader_dsn)
     async with backend_behind(whole) as backend:
         assert await answer_of(backend) == ROWS
@@ -73,9 +70,7 @@ async def test_wherever_a_session_ends_the_database_is_unavailable(
     ["SELECT ROW(s) FROM pg_stats AS s LIMIT 1"],
     ids=["unknown type"],
 )
-async def test_a_value_that_cannot_be_read_is_the_fault_of_the_query(
-    reader_dsn: str, query: str
-) -> None:
+async def test_unreadable_values_are_the_querys_fault(reader_dsn: str, query: str) -> None:
     proxy = EndingProxy(reader_dsn)
     async with backend_behind(proxy) as backend:
         with pytest.raises(QueryFailed, match="type that cannot be read"):

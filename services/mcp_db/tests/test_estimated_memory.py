@@ -27,22 +27,15 @@ ANALYZE;
 PAIRS = "orders AS a JOIN orders AS b ON"
 HOSTILE = (
     f"SELECT length(string_agg(a.note, '')) FROM {PAIRS} a.kind = b.kind",
-    f"SELECT cardinality(array_agg(a.note)) FROM {PAIRS} a.kind = b.kind",
-    f"SELECT json_agg(a.note) FROM {PAIRS} a.kind = b.kind",
     f"SELECT cardinality(array(SELECT a.note FROM {PAIRS} a.kind = b.kind))",
     f"SELECT count(*) FROM {PAIRS} a.kind = b.kind HAVING length(string_agg(a.note, '')) > 1",
     f"SELECT a.order_id, string_agg(a.note, '') OVER () FROM {PAIRS} a.kind = b.kind",
-    f"SELECT a.kind, string_agg(a.note, '') FROM {PAIRS} a.kind = b.kind GROUP BY a.kind",
     f"WITH x AS MATERIALIZED (SELECT a.note FROM {PAIRS} a.kind = b.kind)"
     " SELECT string_agg(note, '') FROM x",
     # Of what is computed the planner knows nothing, and expects a two-hundredth of the rows.
     f"SELECT length(string_agg(a.note, '')) FROM {PAIRS} a.order_id * 0 = b.order_id * 0",
-    f"SELECT length(string_agg(a.note, '')) FROM {PAIRS} a.kind = b.kind AND a.order_id * 0 = 0"
-    " AND b.order_id * 0 = 0",
     f"SELECT length(string_agg(a.note, '')) FROM {PAIRS} a.kind = b.kind"
     " WHERE a.order_id = a.customer_id AND b.order_id = b.customer_id",
-    "SELECT length(string_agg(a.note, '')) FROM (SELECT order_id * 0 AS z, note FROM orders) AS a"
-    " JOIN (SELECT order_id * 0 AS z FROM orders) AS b ON a.z = b.z",
     "WITH a(y, z) AS (SELECT order_id AS z, order_id * 0 FROM orders)"
     " SELECT array_agg(a.y) FROM a JOIN (SELECT order_id * 0 AS x FROM orders) AS b ON a.z = b.x",
     f"SELECT length(string_agg(a.note, '')) FROM {PAIRS} a.kind = b.kind"
@@ -55,11 +48,8 @@ HOSTILE = (
 )
 HONEST = (
     "SELECT string_agg(note, ',') FROM orders WHERE order_id < 9",
-    "SELECT length(string_agg(note, ',')) FROM orders",
     "SELECT array_length(array_agg(DISTINCT kind), 1) FROM orders",
     "SELECT length(string_agg(name, ',')) FROM orders JOIN customers USING (customer_id)",
-    "SELECT length(string_agg(c.name, ',')) FROM orders AS o JOIN customers AS c"
-    " ON lower(c.name) = lower(o.note)",
     "SELECT c.name, string_agg(o.note, ',') FROM customers AS c JOIN orders AS o"
     " ON o.customer_id = c.customer_id AND length(o.note) > 3 GROUP BY c.name ORDER BY 1 LIMIT 3",
     "WITH t AS (SELECT customer_id, count(*) AS n FROM orders GROUP BY customer_id)"

@@ -1,28 +1,20 @@
 """Uploaded files as the database 'files': each caller its own, behind the guard."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 from file_tables_double import PLAN, SALES, FileTablesDouble, serving
 from mcp.client.client import Client
-from mcp.client.streamable_http import streamable_http_client
-from mcp_db_rig import call, sqlite_database
+from mcp_db_rig import Served, call, hostile, running, served, sqlite_database
 
 from bos.files.v1 import FileTable, FileWithoutTable
-from bos_chassis.auth.callers import (
-    RUN_TOKEN_KEY,
-    RunTokenSigner,
-    RunTokenVerifier,
-    generate_keypair,
-)
-from bos_chassis.telemetry import Telemetry
+from bos_chassis.auth.callers import generate_keypair
 from bos_errors import (
     BosError,
     ConfigurationError,
@@ -33,33 +25,21 @@ from bos_errors import (
     Unauthenticated,
     Unavailable,
 )
-from bos_mcp_db.service import serve
-from bos_mcp_db.settings import McpDbSettings
 from bos_mcp_db.values import decode
-from bos_testkit.hostile import guard_corpus
 
-CORPUS = Path(__file__).parents[3] / "libs/sqlguard/tests/corpus/hostile_duckdb.txt"
-PRIVATE, PUBLIC = generate_keypair()
+KEYS = generate_keypair()
 TOTALS = "SELECT region, sum(amount) AS amount FROM sales GROUP BY region"
 
 
 @dataclass
 class Rig:
-    """mcp_db beside a files service, and clients with run tokens."""
+    """mcp_db beside a files service."""
 
-    url: str
+    served: Served
     files: FileTablesDouble
 
-    @asynccontextmanager
-    async def client(self, user: str) -> AsyncIterator[Client]:
-        token = RunTokenSigner(PRIVATE).mint(
-            user, "run-1", "run-1/0/1", ["sql", "mcp_db", "file_tables"], 600.0
-        )
-        async with (
-            httpx2.AsyncClient(headers={RUN_TOKEN_KEY: token}) as http,
-            Client(streamable_http_client(self.url, http_client=http)) as client,
-        ):
-            yield client
+    def client(self, user: str) -> AbstractAsyncContextManager[Client]:
+        return self.served.client(user, audiences=["sql", "mcp_db", "file_tables"])
 
     async def call(self, user: str, tool: str, **arguments: Any) -> dict[str, Any]:
         async with self.client(user) as client:
@@ -68,42 +48,29 @@ class Rig:
 
 @pytest.fixture
 async def rig(sqlite_file: Path) -> AsyncIterator[Rig]:
-    double = FileTablesDouble(PUBLIC, tables={"ada": (SALES, PLAN)})
-    async with serving(double) as address:
-        settings = McpDbSettings.load(
-            databases={"main": sqlite_database(sqlite_file)},
-            database_url=None,
-            files_target=address,
-        )
-        auth = RunTokenVerifier([PUBLIC], "mcp_db")
-        async with serve(settings, Telemetry.for_tests("mcp_db"), auth=auth) as server:
-            yield Rig(server.url, double)
+    double = FileTablesDouble(KEYS[1], tables={"ada": (SALES, PLAN)})
+    async with (
+        serving(double) as address,
+        served(sqlite_file, keys=KEYS, files_target=address) as service,
+    ):
+        yield Rig(service, double)
 
 
 async def test_files_of_the_caller_are_listed_by_their_names(rig: Rig) -> None:
     rig.files.rejected = [FileWithoutTable(file="odd.csv", reason="it has no rows")]
     listed = await rig.call("ada", "mcp_db_schema")
-    assert (listed["database"], listed["dialect"], listed["default_schema"]) == (
-        "files",
-        "duckdb",
-        "main",
-    )
-    assert listed["tables"] == [
-        {
-            "name": "sales",
-            "kind": "table",
-            "comment": "The uploaded file Sales.csv",
-            "row_estimate": 2,
-            "title": "Sales.csv",
-        },
-        {
-            "name": "plan",
-            "kind": "table",
-            "comment": "Sheet Targets of the uploaded file Plan 2025.xlsx",
-            "row_estimate": 1,
-            "title": "Plan 2025.xlsx / Targets",
-        },
-    ]
+    assert (listed["database"], listed["dialect"]) == ("files", "duckdb")
+    assert listed["default_schema"] == "main"
+    sales, plan = listed["tables"]
+    assert sales == {
+        "name": "sales",
+        "kind": "table",
+        "comment": "The uploaded file Sales.csv",
+        "row_estimate": 2,
+        "title": "Sales.csv",
+    }
+    assert plan["comment"] == "Sheet Targets of the uploaded file Plan 2025.xlsx"
+    assert plan["title"] == "Plan 2025.xlsx / Targets"
     assert listed["rejected"] == [{"file": "odd.csv", "reason": "it has no rows"}]
 
 
@@ -149,6 +116,8 @@ async def test_each_caller_has_the_tables_of_its_own_files_alone(rig: Rig) -> No
     assert rig.files.asked == []
     assert (await rig.call("ada", "mcp_db_query", query=TOTALS))["success"]
     assert [user for user, _ in rig.files.asked] == ["ada"]
+    nothing = await rig.call("eve", "mcp_db_schema")
+    assert (nothing["success"], nothing["tables"]) == (True, [])
 
 
 async def test_equal_tables_of_two_users_have_different_fingerprints(rig: Rig) -> None:
@@ -156,13 +125,6 @@ async def test_equal_tables_of_two_users_have_different_fingerprints(rig: Rig) -
     ada = await rig.call("ada", "mcp_db_schema")
     assert ada["fingerprint"] == (await rig.call("ada", "mcp_db_schema"))["fingerprint"]
     assert ada["fingerprint"] != (await rig.call("bob", "mcp_db_schema"))["fingerprint"]
-
-
-async def test_a_user_without_files_has_no_tables(rig: Rig) -> None:
-    listed = await rig.call("eve", "mcp_db_schema")
-    assert (listed["success"], listed["tables"]) == (True, [])
-    refused = await rig.call("eve", "mcp_db_query", query=TOTALS)
-    assert refused["error"]["reason"] == "QUERY_REFUSED"
 
 
 async def test_limits_of_the_caller_are_handed_on(rig: Rig) -> None:
@@ -200,33 +162,21 @@ async def test_hostile_statements_do_not_reach_the_files_service(rig: Rig) -> No
         FileTable(name=name, file=f"{name}.csv", columns=SALES.columns) for name in tables
     ]
     async with rig.client("ada") as client:
-        for statement in guard_corpus(CORPUS)[::5]:
-            reply = await call(client, "mcp_db_query", query=statement.text, database="files")
+        for statement in hostile("duckdb")[::5]:
+            reply = await call(client, "mcp_db_query", query=statement, database="files")
             assert reply["error"]["reason"] == "QUERY_REFUSED", statement
     assert rig.files.asked == []
 
 
-async def test_files_are_not_the_default_and_need_a_files_service(
-    rig: Rig, sqlite_file: Path
-) -> None:
+async def test_files_need_a_files_service(rig: Rig, sqlite_file: Path) -> None:
     assert (await rig.call("ada", "mcp_db_schema", database=""))["database"] == "main"
-    settings = McpDbSettings.load(
-        databases={"main": sqlite_database(sqlite_file)}, database_url=None
-    )
-    async with (
-        serve(settings, Telemetry.for_tests("mcp_db")) as server,
-        Client(server.url) as client,
-    ):
+    async with running({"main": sqlite_database(sqlite_file)}) as (client, _):
         reply = await call(client, "mcp_db_schema", database="files")
     assert reply["error"]["reason"] == "UNKNOWN_DATABASE"
 
 
 async def test_a_configured_database_with_the_name_of_files_is_refused(sqlite_file: Path) -> None:
-    settings = McpDbSettings.load(
-        databases={"files": sqlite_database(sqlite_file)},
-        database_url=None,
-        files_target="127.0.0.1:1",
-    )
+    database = {"files": sqlite_database(sqlite_file)}
     with pytest.raises(ConfigurationError, match="BOS_MCP_DB_FILES_TARGET"):
-        async with serve(settings, Telemetry.for_tests("mcp_db")):
+        async with running(database, files_target="127.0.0.1:1"):
             pass

@@ -81,9 +81,7 @@ async def test_wherever_a_caller_gives_up_no_transaction_is_left_open(
     assert reports == []
 
 
-async def test_driver_reports_a_transaction_that_is_left_open(
-    reader_dsn: str, reports: list[str]
-) -> None:
+async def test_driver_reports_an_open_transaction(reader_dsn: str, reports: list[str]) -> None:
     backend = PostgresBackend(reader_dsn, default_schema="public", pool_size=1)
     async with backend._read_only(5) as connection:
         await connection.execute("ROLLBACK; BEGIN")

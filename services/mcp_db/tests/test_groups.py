@@ -1,34 +1,21 @@
 """What a run token's groups may read: in lists, schemas, samples and queries, and by which role."""
 
-from __future__ import annotations
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
 
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
-
-import httpx2
+import asyncpg
 import pytest
 from mcp.client.client import Client
-from mcp.client.streamable_http import streamable_http_client
-from mcp_db_rig import READER, call, postgres_database, sqlite_database
+from mcp_db_rig import READER, Served, call, postgres_database, served, sqlite_database
 
 from bos_chassis.auth.access import AccessSettings
-from bos_chassis.auth.callers import RunTokenSigner, RunTokenVerifier, generate_keypair
-from bos_chassis.telemetry import Telemetry
 from bos_errors import ConfigurationError
 from bos_mcp_db.backends.backend import Limits
 from bos_mcp_db.databases import open_databases
 from bos_mcp_db.failures import QueryFailed
-from bos_mcp_db.service import AUDIENCE, serve
 from bos_mcp_db.settings import DatabaseSettings, McpDbSettings
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from contextlib import AbstractAsyncContextManager
-    from pathlib import Path
-
-    import asyncpg
-
-    ClientOf = Callable[..., AbstractAsyncContextManager[Client]]
 
 GROUPS = {
     "sales": {"tables": {"main": ["orders"]}},
@@ -41,34 +28,14 @@ WHOLE = {"tables": {"main": ["customers", "orders"]}}
 LIMITS = Limits(max_rows=10, max_columns=10, max_bytes=10_000, timeout_s=20)
 
 
-def chosen(database: DatabaseSettings, groups: dict[str, Any], **more: Any) -> McpDbSettings:
-    access = AccessSettings.load(groups=groups, everybody={})
-    return McpDbSettings.load(
-        databases={"main": database}, database_url=None, access=access, **more
-    )
+def access(groups: dict[str, Any]) -> AccessSettings:
+    return AccessSettings.load(groups=groups, everybody={})
 
 
-@asynccontextmanager
-async def harness(
+def service(
     database: DatabaseSettings, groups: dict[str, Any], **more: Any
-) -> AsyncIterator[ClientOf]:
-    """A service with these groups; yields how to get a client whose run token names some."""
-    private, public = generate_keypair()
-    signer = RunTokenSigner(private)
-    telemetry = Telemetry.for_tests("mcp_db")
-    settings = chosen(database, groups, **more)
-    async with serve(settings, telemetry, auth=RunTokenVerifier([public], AUDIENCE)) as server:
-
-        @asynccontextmanager
-        async def client_of(*named: str) -> AsyncIterator[Client]:
-            token = signer.mint("ann", "run-1", "run-1/0/a", [AUDIENCE], 60, groups=named)
-            async with (
-                httpx2.AsyncClient(headers={"bos-run-token": token}) as http,
-                Client(streamable_http_client(server.url, http_client=http)) as client,
-            ):
-                yield client
-
-        yield client_of
+) -> AbstractAsyncContextManager[Served]:
+    return served({"main": database}, access=access(groups), **more)
 
 
 async def listed(client: Client) -> tuple[set[str], str]:
@@ -86,10 +53,10 @@ async def fails(client: Client, tool: str, **arguments: Any) -> str:
 
 async def test_each_group_reads_its_own_tables_alone(sqlite_file: Path) -> None:
     async with (
-        harness(sqlite_database(sqlite_file), GROUPS) as client_of,
-        client_of("sales") as sales,
-        client_of("crm", "unheard-of") as crm,
-        client_of("sales", "crm") as both,
+        service(sqlite_database(sqlite_file), GROUPS) as running,
+        running.client(groups=("sales",)) as sales,
+        running.client(groups=("crm", "unheard-of")) as crm,
+        running.client(groups=("sales", "crm")) as both,
     ):
         for _ in range(2):  # what one has asked is in no cache for the next
             assert (await listed(sales))[0] == {"orders"}
@@ -112,9 +79,9 @@ async def test_each_group_reads_its_own_tables_alone(sqlite_file: Path) -> None:
 
 
 async def test_users_without_tables_learn_nothing(sqlite_file: Path) -> None:
-    async with harness(sqlite_database(sqlite_file), GROUPS) as client_of:
+    async with service(sqlite_database(sqlite_file), GROUPS) as running:
         for groups in ((), ("unheard-of",), ("elsewhere",)):
-            async with client_of(*groups) as other_client:
+            async with running.client(groups=groups) as other_client:
                 for tool, arguments in (
                     ("mcp_db_schema", {}),
                     ("mcp_db_schema", {"database": "main", "tables": ["orders"]}),
@@ -127,11 +94,7 @@ async def test_users_without_tables_learn_nothing(sqlite_file: Path) -> None:
 
 async def test_a_database_without_a_readable_table_is_not_there(sqlite_file: Path) -> None:
     databases = {name: sqlite_database(sqlite_file) for name in ("main", "other")}
-    settings = McpDbSettings.load(
-        databases=databases,
-        database_url=None,
-        access=AccessSettings.load(groups=GROUPS, everybody={}),
-    )
+    settings = McpDbSettings.load(databases=databases, database_url=None, access=access(GROUPS))
     async with open_databases(settings) as found:
         assert found.get("", {"elsewhere"}).name == "other"
         assert found.get("", {"sales", "elsewhere"}).name == "main"
@@ -140,7 +103,8 @@ async def test_a_database_without_a_readable_table_is_not_there(sqlite_file: Pat
 
 
 async def test_the_database_file_itself_keeps_to_the_group(sqlite_file: Path) -> None:
-    settings = chosen(sqlite_database(sqlite_file), GROUPS)
+    main = {"main": sqlite_database(sqlite_file)}
+    settings = McpDbSettings.load(databases=main, database_url=None, access=access(GROUPS))
     async with open_databases(settings) as databases:
         backend = databases.get("main", {"sales"}).backend
         assert (await backend.query("SELECT count(*) FROM orders", LIMITS)).rows == [[500]]
@@ -175,10 +139,10 @@ async def test_a_role_reads_for_its_group_and_is_given_back(reader_dsn: str) -> 
     database = postgres_database(reader_dsn)
     cities = {"query": "SELECT city FROM customers ORDER BY city"}
     async with (
-        harness(database, groups, pool_size=1) as client_of,
-        client_of("north") as member,
-        client_of("whole") as other,
-        client_of("north", "whole") as torn,
+        service(database, groups, pool_size=1) as running,
+        running.client(groups=("north",)) as member,
+        running.client(groups=("whole",)) as other,
+        running.client(groups=("north", "whole")) as torn,
     ):
         for _ in range(2):
             assert (await call(member, "mcp_db_query", **cities))["data"] == [["Delhi"]]
@@ -199,16 +163,14 @@ async def test_a_role_reads_for_its_group_and_is_given_back(reader_dsn: str) -> 
 
 
 @pytest.mark.usefixtures("north")
-async def test_schemas_of_different_roles_are_separate(
-    reader_dsn: str,
-) -> None:
+async def test_schemas_of_different_roles_are_separate(reader_dsn: str) -> None:
     """Under one fingerprint an agent would keep the sample values of one for the other."""
     table = {"tables": {"main": ["customers"]}}
     groups = {"north": {**table, "database_role": {"main": ROLE}}, "whole": table}
     async with (
-        harness(postgres_database(reader_dsn), groups) as client_of,
-        client_of("north") as member,
-        client_of("whole") as other,
+        service(postgres_database(reader_dsn), groups) as running,
+        running.client(groups=("north",)) as member,
+        running.client(groups=("whole",)) as other,
     ):
         (seen, own), (known, others) = await listed(member), await listed(other)
         assert seen == known == {"customers"}
@@ -219,8 +181,8 @@ async def test_schemas_of_different_roles_are_separate(
 @pytest.mark.usefixtures("north")
 async def test_a_query_cannot_put_the_role_off(reader_dsn: str) -> None:
     async with (
-        harness(postgres_database(reader_dsn), {"north": NORTH}, pool_size=1) as client_of,
-        client_of("north") as member,
+        service(postgres_database(reader_dsn), {"north": NORTH}, pool_size=1) as running,
+        running.client(groups=("north",)) as member,
     ):
         for query in (
             "RESET ROLE; SELECT city FROM customers",
@@ -232,16 +194,16 @@ async def test_a_query_cannot_put_the_role_off(reader_dsn: str) -> None:
 
 async def test_a_role_that_cannot_be_taken_on_ends_the_start(database: DatabaseSettings) -> None:
     with pytest.raises(ConfigurationError, match=f'BOS_ACCESS_GROUPS.*"?{ROLE}|{ROLE}"'):
-        async with harness(database, {"north": NORTH}):
+        async with service(database, {"north": NORTH}):
             pass
 
 
-async def test_a_revoked_database_role_is_an_error_and_nothing_is_read(
+async def test_a_revoked_database_role_reads_nothing(
     reader_dsn: str, north: asyncpg.Connection
 ) -> None:
     async with (
-        harness(postgres_database(reader_dsn), {"north": NORTH}, pool_size=1) as client_of,
-        client_of("north") as member,
+        service(postgres_database(reader_dsn), {"north": NORTH}, pool_size=1) as running,
+        running.client(groups=("north",)) as member,
     ):
         await north.execute(f"REVOKE {ROLE} FROM {READER}")
         reason = await fails(member, "mcp_db_query", query="SELECT city FROM customers")

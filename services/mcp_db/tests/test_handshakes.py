@@ -2,19 +2,16 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
-from mcp_db_rig import sqlite_database
+from mcp_db_rig import service
 
-from bos_chassis.settings import ServerSettings, TlsSettings
-from bos_chassis.telemetry import Telemetry
-from bos_mcp_db.service import McpDbServer, serve
-from bos_mcp_db.settings import McpDbSettings
+from bos_chassis.settings import TlsSettings
+from bos_mcp_db.service import McpDbServer
 from bos_testkit.certificates import Authority
 from bos_testkit.waiting import eventually
 from bos_webserver.connections import ConnectionLimits, Connections
@@ -26,7 +23,7 @@ pytestmark = pytest.mark.security
 PLAIN = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 HALF_A_HELLO = bytes.fromhex("1603010200010001fc0303")
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
-PATIENT = {"header_timeout_s": 500, "body_timeout_s": 500, "keep_alive_s": 500}
+PATIENT: dict[str, Any] = {"header_timeout_s": 500, "body_timeout_s": 500, "keep_alive_s": 500}
 
 
 @pytest.fixture
@@ -34,17 +31,9 @@ def tls(tmp_path: Path) -> TlsSettings:
     return Authority(tmp_path / "authority").issue("mcp_db")
 
 
-@asynccontextmanager
-async def service(path: Path, tls: TlsSettings, **settings: Any) -> AsyncIterator[McpDbServer]:
-    open_to_all = tls.model_copy(update={"client_certificates": False})
-    chosen = McpDbSettings.load(
-        databases={"main": sqlite_database(path)},
-        database_url=None,
-        server=ServerSettings.load(grace_s=0, tls=open_to_all),
-        **settings,
-    )
-    async with serve(chosen, Telemetry.for_tests("mcp_db")) as server:
-        yield server
+def open_to_all(tls: TlsSettings) -> dict[str, TlsSettings]:
+    """Settings of a server that asks for no certificate of its clients."""
+    return {"tls": tls.model_copy(update={"client_certificates": False})}
 
 
 async def silent(stack: AsyncExitStack, server: McpDbServer, said: bytes) -> asyncio.StreamReader:
@@ -71,16 +60,16 @@ async def served(server: McpDbServer, tls: TlsSettings) -> None:
             await writer.wait_closed()
 
 
-@pytest.mark.parametrize("said", [b"", HALF_A_HELLO], ids=["nothing", "half a hello"])
 @pytest.mark.parametrize(
-    "limits", [{"max_connections": 40}, {"max_connections_per_peer": 40}], ids=["total", "peer"]
+    ("said", "limit"), [(b"", "max_connections"), (HALF_A_HELLO, "max_connections_per_peer")]
 )
 async def test_two_hundred_who_never_say_hello_make_room(
-    sqlite_file: Path, tls: TlsSettings, said: bytes, limits: dict[str, int]
+    sqlite_file: Path, tls: TlsSettings, said: bytes, limit: str
 ) -> None:
+    more = {**PATIENT, limit: 40}
     async with (
         AsyncExitStack() as stack,
-        service(sqlite_file, tls, **PATIENT, **limits) as server,
+        service(sqlite_file, server=open_to_all(tls), **more) as (server, _),
     ):
         clients = []
         for number in range(200):
@@ -93,30 +82,31 @@ async def test_two_hundred_who_never_say_hello_make_room(
 
 
 @pytest.mark.parametrize("said", [b"", HALF_A_HELLO], ids=["nothing", "half a hello"])
-async def test_a_handshake_that_does_not_get_on_is_ended(
-    sqlite_file: Path, tls: TlsSettings, said: bytes
-) -> None:
+async def test_a_stuck_handshake_is_ended(sqlite_file: Path, tls: TlsSettings, said: bytes) -> None:
+    soon = {**PATIENT, "header_timeout_s": 0.5}
     async with (
         AsyncExitStack() as stack,
-        service(sqlite_file, tls, **{**PATIENT, "header_timeout_s": 0.5}) as server,
+        service(sqlite_file, server=open_to_all(tls), **soon) as (server, _),
     ):
         await ended(await silent(stack, server, said))
 
 
-async def test_plain_text_is_ended_at_once_and_others_are_served(
-    sqlite_file: Path, tls: TlsSettings
-) -> None:
-    async with AsyncExitStack() as stack, service(sqlite_file, tls, **PATIENT) as server:
+async def test_plain_text_is_ended_at_once(sqlite_file: Path, tls: TlsSettings) -> None:
+    async with (
+        AsyncExitStack() as stack,
+        service(sqlite_file, server=open_to_all(tls), **PATIENT) as (server, _),
+    ):
         await ended(await silent(stack, server, PLAIN))
         for _ in range(20):
             await served(server, tls)
 
 
-async def test_a_request_sent_with_the_end_of_the_handshake_is_answered(
-    sqlite_file: Path, tls: TlsSettings
-) -> None:
+async def test_a_request_at_the_end_is_answered(sqlite_file: Path, tls: TlsSettings) -> None:
     context = ssl.create_default_context(cafile=str(tls.ca_file))
-    async with AsyncExitStack() as stack, service(sqlite_file, tls, **PATIENT) as server:
+    async with (
+        AsyncExitStack() as stack,
+        service(sqlite_file, server=open_to_all(tls), **PATIENT) as (server, _),
+    ):
         reader, writer = await asyncio.open_connection(server.host, server.port)
         stack.callback(writer.close)
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -139,11 +129,8 @@ async def test_a_request_sent_with_the_end_of_the_handshake_is_answered(
                     incoming.write(await reader.read(65536))
 
 
-async def test_a_handshake_of_which_the_library_says_nothing_is_ended(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_handshake_without_reply_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where the peer was gone before it began."""
-
     given: dict[str, Any] = {}
 
     async def silence(*_: Any, **how: Any) -> None:

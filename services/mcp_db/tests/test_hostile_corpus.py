@@ -4,34 +4,35 @@ With only mcp_db's guard on, every statement is refused. With no guard at all no
 table that was not granted is read, and nothing runs longer than the time limit.
 """
 
-import asyncio
 import hashlib
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import aclosing, closing
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
-from mcp_db_rig import as_reader, call, provisioned, running
+from mcp_db_rig import (
+    BRIEF,
+    CANARY,
+    CORPUS_TABLES,
+    all_refused,
+    as_reader,
+    hostile,
+    left_behind,
+    provisioned,
+    run_unguarded,
+)
 
-from bos_errors import BosError
-from bos_mcp_db.backends.backend import Backend, Limits
 from bos_mcp_db.backends.postgres.backend import PostgresBackend
 from bos_mcp_db.backends.sqlite import SqliteBackend
-from bos_mcp_db.failures import QueryFailure
 from bos_mcp_db.settings import DatabaseSettings
 from bos_sqlguard import load_functions
-from bos_testkit.hostile import guard_corpus
 
 pytestmark = [pytest.mark.security, pytest.mark.timeout(600)]
 
-CORPUS = Path(__file__).parents[3] / "libs" / "sqlguard" / "tests" / "corpus"
-TABLES = ("orders", "invoices", "customers", "products", "employees")
-POSTGRES_TABLES = (*TABLES, "sales.targets")
-CANARY = "canary-7d1c"
-BRIEF = Limits(max_rows=200, max_columns=50, max_bytes=1_000_000, timeout_s=0.2)
+POSTGRES_TABLES = (*CORPUS_TABLES, "sales.targets")
 
 _COMMON = f"""
 CREATE TABLE customers (customer_id integer PRIMARY KEY, name text, email text);
@@ -75,11 +76,6 @@ _CATALOGUES = (
 )
 
 
-def hostile(dialect: str) -> list[str]:
-    """Every statement of the guard's corpus."""
-    return [each.text for each in guard_corpus(CORPUS / f"hostile_{dialect}.txt")]
-
-
 @pytest.fixture
 def shop_file(tmp_path: Path) -> Path:
     path = tmp_path / "shop.db"
@@ -100,42 +96,42 @@ def shop_dsn(shop_admin: asyncpg.Connection, postgres_dsn: str) -> str:
 
 
 async def test_mcp_db_alone_refuses_the_corpus_on_sqlite(shop_file: Path) -> None:
-    await _all_refused(
-        "sqlite", DatabaseSettings(url=f"sqlite:///{shop_file}", allowed_tables=TABLES)
+    await all_refused(
+        "sqlite", DatabaseSettings(url=f"sqlite:///{shop_file}", allowed_tables=CORPUS_TABLES)
     )
 
 
 async def test_mcp_db_alone_refuses_the_corpus_on_postgres(shop_dsn: str) -> None:
-    await _all_refused("postgres", DatabaseSettings(url=shop_dsn, allowed_tables=POSTGRES_TABLES))
+    await all_refused("postgres", DatabaseSettings(url=shop_dsn, allowed_tables=POSTGRES_TABLES))
 
 
 async def test_sqlite_without_any_guard_keeps_its_data(shop_file: Path) -> None:
     before = _sqlite_digest(shop_file)
     backend = SqliteBackend(
-        shop_file, tables=TABLES, functions=load_functions("sqlite").scalar, threads=2
+        shop_file, tables=CORPUS_TABLES, functions=load_functions("sqlite").scalar, threads=2
     )
 
-    async with _closing(backend):
-        answered = await _run_unguarded(backend, hostile("sqlite"))
+    async with aclosing(backend):
+        answered = await run_unguarded(backend, hostile("sqlite"))
 
     assert _sqlite_digest(shop_file) == before
-    assert _left_behind() == []
+    assert left_behind() == []
     assert [statement for statement, rows in answered if CANARY in repr(rows)] == []
 
 
-async def test_postgres_without_any_guard_keeps_its_data(
+async def test_postgres_without_guard_is_kept(
     shop_dsn: str, shop_admin: asyncpg.Connection
 ) -> None:
     before = await _postgres_digest(shop_admin)
     backend = PostgresBackend(shop_dsn, default_schema="public", pool_size=2)
 
-    async with _closing(backend):
-        answered = await _run_unguarded(backend, hostile("postgres"))
+    async with aclosing(backend):
+        answered = await run_unguarded(backend, hostile("postgres"))
         still_answers = await backend.query("SELECT count(*) FROM orders", BRIEF)
 
     assert await _postgres_digest(shop_admin) == before
     assert still_answers.rows == [[2]]
-    assert _left_behind() == []
+    assert left_behind() == []
     assert [statement for statement, rows in answered if CANARY in repr(rows)] == []
 
 
@@ -148,41 +144,9 @@ async def test_the_canary_would_be_seen(shop_admin: asyncpg.Connection) -> None:
     assert await _postgres_digest(shop_admin) != before
 
 
-async def _all_refused(dialect: str, database: DatabaseSettings) -> None:
-    """Every statement, over HTTP: refused by the guard."""
-    statements = hostile(dialect)
-    otherwise = []
-    async with running({"main": database}) as (client, _):
-        for statement in statements:
-            reply = await call(client, "mcp_db_query", query=statement)
-            if reply["success"] or reply["error"]["reason"] != "QUERY_REFUSED":
-                otherwise.append((statement, reply["error"]))
-
-    assert len(statements) >= 50
-    assert otherwise == []
-
-
-async def _run_unguarded(backend: Backend, statements: list[str]) -> list[tuple[str, Any]]:
-    """Run everything; return what was answered. Each ends by the time limit."""
-    answered = []
-    for statement in statements:
-        async with asyncio.timeout(60):
-            try:
-                answered.append((statement, (await backend.query(statement, BRIEF)).rows))
-            except BosError as error:
-                if not isinstance(error, QueryFailure):
-                    raise
-    return answered
-
-
 def _sqlite_digest(file: Path) -> tuple[str, list[Path]]:
     """Every byte of the file, and the files beside it."""
     return hashlib.sha256(file.read_bytes()).hexdigest(), sorted(file.parent.iterdir())
-
-
-def _left_behind() -> list[Path]:
-    """Files that statements of the corpus try to write."""
-    return list(Path("/tmp").glob("bos-corpus-*"))
 
 
 async def _postgres_digest(admin: asyncpg.Connection) -> dict[str, Any]:
@@ -193,11 +157,3 @@ async def _postgres_digest(admin: asyncpg.Connection) -> dict[str, Any]:
             f"SELECT md5(string_agg(t::text, ';' ORDER BY t::text)) FROM {row[0]} AS t"
         )
     return digest
-
-
-@asynccontextmanager
-async def _closing(backend: Backend) -> AsyncIterator[None]:
-    try:
-        yield
-    finally:
-        await backend.aclose()

@@ -67,13 +67,10 @@ async def test_names_without_a_schema_are_in_the_database_of_the_url(
     [
         (URL, {"default_schema": "other"}, "leave out default_schema"),
         ("mysql://reader:x@db.example/mysql", {"allowed_tables": ["user"]}, "system catalogue"),
-        ("mysql://db.example/shop", {}, "mysql://user:password@host"),
         ("maria://reader:x@db.example/shop", {}, "mariadb://"),
     ],
 )
-async def test_settings_name_the_database_and_the_fix(
-    url: str, changes: dict[str, Any], words: str
-) -> None:
+async def test_invalid_settings_name_the_fix(url: str, changes: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         async with open_databases(_settings(url, **changes)):
             pass
@@ -132,7 +129,7 @@ def test_the_user_reads_the_listed_tables_and_is_locked_at_first() -> None:
 
 @pytest.mark.parametrize(
     ("role", "tables"),
-    [("root", ["a"]), ("r'; DROP USER x", ["a"]), ("Role", ["a"]), ("r", []), ("r", [""])],
+    [("root", ["a"]), ("r'; DROP USER x", ["a"]), ("r", [])],
 )
 def test_unusable_names_are_refused(role: str, tables: list[str]) -> None:
     with pytest.raises(ValueError, match="must"):

@@ -25,7 +25,7 @@ LIMITS = Limits(max_rows=10, max_columns=10, max_bytes=10_000, timeout_s=20)
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "password"
-    write(path, f"{OLD}\n")
+    path.write_text(f"{OLD}\n")
     return path
 
 
@@ -76,7 +76,7 @@ def test_sql_server_asks_for_the_password_with_each_connection(file: Path) -> No
     url, password = password_source(given, "main")
     address = parse_address(url, password)
     assert (address.user, address.password()) == ("ada", OLD)
-    write(file, NEW)
+    file.write_text(NEW)
     assert address.password() == NEW
     assert NEW not in repr(address)
 

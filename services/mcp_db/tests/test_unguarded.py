@@ -2,8 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import AbstractAsyncContextManager, aclosing, closing
 from pathlib import Path
 
 import asyncpg
@@ -21,48 +20,27 @@ LIMITS = Limits(max_rows=200, max_columns=50, max_bytes=1_000_000, timeout_s=10)
 BRIEF = Limits(max_rows=200, max_columns=50, max_bytes=1_000_000, timeout_s=0.3)
 
 
-@asynccontextmanager
-async def sqlite_backend(path: Path) -> AsyncIterator[SqliteBackend]:
-    backend = SqliteBackend(
-        path, tables=TABLES, functions=load_functions("sqlite").scalar, threads=2
-    )
-    try:
-        yield backend
-    finally:
-        await backend.aclose()
+def sqlite_backend(path: Path) -> AbstractAsyncContextManager[SqliteBackend]:
+    functions = load_functions("sqlite").scalar
+    return aclosing(SqliteBackend(path, tables=TABLES, functions=functions, threads=2))
 
 
-@asynccontextmanager
-async def postgres_backend(dsn: str) -> AsyncIterator[PostgresBackend]:
-    backend = PostgresBackend(dsn, default_schema="public", pool_size=2)
-    try:
-        yield backend
-    finally:
-        await backend.aclose()
+def postgres_backend(dsn: str) -> AbstractAsyncContextManager[PostgresBackend]:
+    return aclosing(PostgresBackend(dsn, default_schema="public", pool_size=2))
 
 
 @pytest.mark.parametrize(
     "statement",
     [
         "DELETE FROM orders RETURNING order_id",
-        "INSERT INTO orders (order_id, customer_id) VALUES (9999, 1) RETURNING 1",
-        "UPDATE orders SET amount = 0",
-        "DROP TABLE orders",
         "CREATE TEMP TABLE x (a)",
-        "WITH x AS (SELECT 1) DELETE FROM orders",
         "PRAGMA query_only = OFF",
-        "SELECT count(*) FROM pragma_table_info('salaries')",
         "ATTACH DATABASE ':memory:' AS x",
-        "VACUUM INTO '/tmp/bos-copy.db'",
-        "BEGIN IMMEDIATE",
         "SELECT count(*) FROM salaries",
-        "SELECT 1 FROM salaries",
-        "SELECT 1 FROM orders WHERE order_id IN salaries",
         "SELECT employee FROM big_orders",
         "SELECT * FROM sqlite_master",
         "SELECT load_extension('/tmp/evil.so')",
         "SELECT zeroblob(1000000000)",
-        "SELECT randomblob(1000000000)",
         "SELECT 1; DROP TABLE orders",
     ],
 )
@@ -161,33 +139,19 @@ async def test_sqlite_stops_when_the_caller_gives_up(sqlite_file: Path) -> None:
 @pytest.mark.parametrize(
     "statement",
     [
-        "DELETE FROM orders",
         "DELETE FROM orders RETURNING order_id",
         "WITH x AS (DELETE FROM orders RETURNING order_id) SELECT * FROM x",
-        "INSERT INTO orders (order_id, customer_id) VALUES (9999, 1) RETURNING 1",
-        "UPDATE orders SET amount = 0 RETURNING 1",
-        "DROP TABLE orders",
-        "TRUNCATE orders",
-        "CREATE TABLE x (a int)",
         "CREATE TEMP TABLE x (a int)",
-        "SELECT 1 AS a INTO x",
         "SELECT * FROM orders FOR UPDATE",
         "SET TRANSACTION READ WRITE",
-        "SET default_transaction_read_only = off",
         "SELECT set_config('transaction_read_only', 'off', false)",
-        "COMMIT",
         "COMMIT; DELETE FROM orders",
         "COPY orders TO PROGRAM 'true'",
-        "COPY orders TO '/tmp/bos-copy'",
         "DO $$ BEGIN DELETE FROM orders; END $$",
-        "SELECT lo_import('/etc/passwd')",
         "SELECT lo_create(0)",
-        "SELECT nextval('pg_catalog.pg_class')",
         "SELECT pg_read_file('/etc/passwd')",
         "SELECT pg_terminate_backend(pg_backend_pid()) FROM pg_stat_activity WHERE usesuper",
-        "NOTIFY x",
         "LISTEN x",
-        "VACUUM orders",
     ],
 )
 async def test_postgres_refuses_what_the_guard_would(
@@ -208,16 +172,12 @@ async def test_postgres_refuses_what_the_guard_would(
 @pytest.mark.parametrize(
     "statement",
     [
-        "SELECT * FROM secrets",
         "SELECT count(*) FROM secrets",
         "SELECT * FROM pg_authid",
         "SELECT query_to_xml('SELECT * FROM secrets', true, true, '')",
-        "SELECT * FROM pg_largeobject",
     ],
 )
-async def test_postgres_refuses_tables_that_were_not_granted(
-    statement: str, reader_dsn: str
-) -> None:
+async def test_postgres_refuses_other_tables(statement: str, reader_dsn: str) -> None:
     async with postgres_backend(reader_dsn) as backend:
         with pytest.raises(QueryFailed, match="permission denied") as caught:
             await backend.query(statement, LIMITS)
@@ -246,8 +206,6 @@ async def test_postgres_transaction_is_read_only_even_for_the_owner(
     [
         "SELECT pg_sleep(600)",
         "SELECT count(*) FROM generate_series(1, 1000000000)",
-        "SELECT count(*) FROM orders a, orders b, orders c, orders d, orders e",
-        "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n",
         "SELECT set_config('statement_timeout', '0', false), pg_sleep(600)",
     ],
 )
@@ -258,7 +216,7 @@ async def test_postgres_stops_a_time_waster(statement: str, reader_dsn: str) -> 
                 await backend.query(statement, BRIEF)
 
 
-async def test_postgres_stops_when_the_caller_gives_up(
+async def test_postgres_stops_for_the_caller(
     reader_dsn: str, postgres_admin: asyncpg.Connection
 ) -> None:
     async with postgres_backend(reader_dsn) as backend:

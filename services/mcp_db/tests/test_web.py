@@ -1,32 +1,20 @@
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import grpc
 import httpx2
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from mcp.client.client import Client
-from mcp.client.streamable_http import streamable_http_client
-from mcp_db_rig import call, sqlite_database
+from mcp_db_rig import call, served, service
 
-from bos_chassis.auth.callers import (
-    Authenticator,
-    Principal,
-    RunTokenSigner,
-    RunTokenVerifier,
-    generate_keypair,
-    run_token,
-)
+from bos_chassis.auth.callers import RUN_TOKEN_KEY, Principal, run_token
 from bos_chassis.credentials.tls import CertificateFiles, ClientTls
-from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_errors import BosError, ConfigurationError, Unauthenticated, Unavailable
-from bos_mcp_db.service import AUDIENCE, McpDbServer, serve
-from bos_mcp_db.settings import McpDbSettings
+from bos_mcp_db.service import AUDIENCE
 from bos_sql.database.mcp import McpClient
 from bos_testkit.certificates import Authority
 from bos_testkit.processes import free_port
@@ -37,26 +25,10 @@ ENDLESS = (
 )
 
 
-@asynccontextmanager
-async def service(
-    path: Path, *, auth: Authenticator | None = None, **server: Any
-) -> AsyncIterator[tuple[McpDbServer, Telemetry]]:
-    telemetry = Telemetry.for_tests("mcp_db")
-    settings = McpDbSettings.load(
-        databases={"main": sqlite_database(path)},
-        database_url=None,
-        server=ServerSettings.load(**server),
-    )
-    async with serve(settings, telemetry, auth=auth) as running:
-        yield running, telemetry
-
-
-async def test_probes_ask_for_health_by_grpc_and_without_certificate(
-    sqlite_file: Path, tmp_path: Path
-) -> None:
+async def test_probes_ask_for_health_by_grpc(sqlite_file: Path, tmp_path: Path) -> None:
     tls, port = Authority(tmp_path / "authority").issue("mcp_db"), free_port()
     async with (
-        service(sqlite_file, tls=tls, health_port=port),
+        service(sqlite_file, server={"tls": tls, "health_port": port}),
         grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
     ):
         reply = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
@@ -64,34 +36,28 @@ async def test_probes_ask_for_health_by_grpc_and_without_certificate(
 
 
 async def test_health_is_open_and_reports_serving(sqlite_file: Path) -> None:
-    _, public = generate_keypair()
     async with (
-        service(sqlite_file, auth=RunTokenVerifier([public], AUDIENCE)) as (server, _),
+        served(sqlite_file) as running,
         httpx2.AsyncClient() as http,
     ):
-        reply = await http.get(server.url.replace("/mcp", "/healthz"))
+        reply = await http.get(running.server.url.replace("/mcp", "/healthz"))
 
     assert (reply.status_code, reply.json()) == (200, {"status": "serving"})
 
 
 @pytest.mark.requirement("R-06")
 async def test_only_a_run_token_for_this_service_is_served(sqlite_file: Path) -> None:
-    private, public = generate_keypair()
-    signer = RunTokenSigner(private)
-    good = signer.mint("ann", "run-1", "run-1/0/a", [AUDIENCE], ttl_s=60)
-    elsewhere = signer.mint("ann", "run-1", "run-1/0/a", ["sandbox"], ttl_s=60)
-    async with service(sqlite_file, auth=RunTokenVerifier([public], AUDIENCE)) as (server, _):
-        async with (
-            httpx2.AsyncClient(headers={"bos-run-token": good}) as http,
-            Client(streamable_http_client(server.url, http_client=http)) as client,
-        ):
+    async with served(sqlite_file) as running:
+        good, elsewhere = running.token(), running.token(audiences=["sandbox"])
+        async with running.client() as client:
             envelope = await call(client, "mcp_db_query", query="SELECT count(*) FROM orders")
         async with httpx2.AsyncClient() as http:
-            none = await http.post(server.url, json={})
-            wrong = await http.post(server.url, json={}, headers={"bos-run-token": elsewhere})
-            garbage = await http.post(server.url, json={}, headers={"bos-run-token": "x"})
-            both = [("bos-run-token", good), ("bos-run-token", elsewhere)]
-            twice = await http.post(server.url, json={}, headers=both)
+            none, wrong, garbage, twice = [
+                await http.post(
+                    running.server.url, json={}, headers=[(RUN_TOKEN_KEY, each) for each in sent]
+                )
+                for sent in ([], [elsewhere], ["x"], [good, elsewhere])
+            ]
 
     assert envelope["data"] == [[500]]
     assert [reply.status_code for reply in (none, wrong, garbage)] == [401, 401, 401]
@@ -116,9 +82,7 @@ class Ended:
         (Unavailable("Not known.", reason="RUN_TOKEN_NOT_CHECKED"), 503),
     ],
 )
-async def test_an_expired_or_unchecked_token_is_refused(
-    sqlite_file: Path, error: BosError, status: int
-) -> None:
+async def test_an_ended_token_is_refused(sqlite_file: Path, error: BosError, status: int) -> None:
     async with (
         service(sqlite_file, auth=Ended(error)) as (server, _),
         httpx2.AsyncClient() as http,
@@ -138,14 +102,14 @@ async def test_a_foreign_host_or_origin_is_refused_on_loopback(sqlite_file: Path
 
 async def test_without_authentication_only_loopback_is_offered(sqlite_file: Path) -> None:
     with pytest.raises(ConfigurationError, match="loopback"):
-        async with service(sqlite_file, host="0.0.0.0"):
+        async with service(sqlite_file, server={"host": "0.0.0.0"}):
             pass
 
 
 async def test_a_taken_port_is_named(sqlite_file: Path) -> None:
     async with service(sqlite_file) as (first, _):
         with pytest.raises(ConfigurationError, match=str(first.port)):
-            async with service(sqlite_file, port=first.port):
+            async with service(sqlite_file, server={"port": first.port}):
                 pass
 
 
@@ -161,22 +125,13 @@ async def test_hanging_up_cancels_the_query(sqlite_file: Path) -> None:
 
 
 async def test_stopping_the_service_ends_running_queries(sqlite_file: Path) -> None:
-    async with service(sqlite_file, grace_s=0) as (server, telemetry):
+    async with service(sqlite_file) as (server, telemetry):
         asking = asyncio.create_task(_ask_endlessly(server.url))
         await eventually(lambda: _sample(telemetry, "bos_db_queries_in_flight") == 1)
 
     assert _sample(telemetry, "bos_db_queries_in_flight") == 0
     asking.cancel()
     await asyncio.wait([asking])
-
-
-async def test_many_queries_at_once_all_get_their_own_answer(sqlite_file: Path) -> None:
-    async with service(sqlite_file) as (server, _), Client(server.url) as client:
-        envelopes = await asyncio.gather(
-            *(call(client, "mcp_db_query", query=f"SELECT {n} AS n") for n in range(40))
-        )
-
-    assert [envelope["data"] for envelope in envelopes] == [[[n]] for n in range(40)]
 
 
 async def _ask_endlessly(url: str) -> None:
@@ -188,17 +143,14 @@ def _sample(telemetry: Telemetry, name: str, **labels: str) -> float | None:
     return telemetry.registry.get_sample_value(name, labels)
 
 
-async def test_over_tls_a_run_token_is_valid_for_its_agent_alone(
-    sqlite_file: Path, tmp_path: Path
-) -> None:
+async def test_over_tls_a_token_is_of_one_agent(sqlite_file: Path, tmp_path: Path) -> None:
     authority = Authority(tmp_path / "authority")
-    private, public = generate_keypair()
-    token = RunTokenSigner(private).mint("ann", "run-1", "run-1/0/a", ["sql", AUDIENCE], ttl_s=600)
-    auth = RunTokenVerifier([public], AUDIENCE)
     log = Telemetry.for_tests("sql").logger("tls")
     seen = {}
-    async with service(sqlite_file, auth=auth, tls=authority.issue("mcp_db")) as (server, _):
-        url = server.url.replace("http://", "https://")
+    tls = {"tls": authority.issue("mcp_db")}
+    async with served(sqlite_file, server=tls) as running:
+        token = running.token(audiences=["sql", AUDIENCE])
+        url = running.server.url.replace("http://", "https://")
         for caller in ("sql", "mail"):
             tls = ClientTls(CertificateFiles(authority.issue(caller), log))
             async with httpx2.AsyncClient(verify=tls.context) as http:

@@ -14,7 +14,7 @@ TURN = {
 }
 
 
-async def test_prompt_shows_the_original_question_and_the_clarifications(rig: Any) -> None:
+async def test_prompt_shows_question_and_clarifications(rig: Any) -> None:
     await rig.plan(clarifications=[TURN])
     await rig.plan()
     replied, plain = (request.messages[1]["content"] for request in rig.model.requests)
@@ -26,7 +26,7 @@ async def test_prompt_shows_the_original_question_and_the_clarifications(rig: An
     assert "### Settled with the user" not in plain
 
 
-async def test_without_a_model_agents_are_chosen_by_question_and_replies(start: Any) -> None:
+async def test_without_a_model_replies_choose_agents_too(start: Any) -> None:
     rig = await start(models=False)
 
     async def chosen(question: str, *replies: str) -> list[str]:

@@ -83,43 +83,21 @@ def test_a_reply_becomes_a_plan_with_typed_inputs() -> None:
     assert list(made.decision.chosen_agents) == ["sql", "computation"]
     assert made.intent.intent == Intent.INTENT_DATA_QA
     assert made.intent.suggested_next_agent == "sql"
-    assert made.intent.reason == "Data, then arithmetic."
     assert made.intent.confidence == made.decision.confidence == 0.9
 
 
-@pytest.mark.requirement("B-08", "A-08")
-def test_agent_names_are_normalised_and_agents_derived_from_steps() -> None:
-    steps = [planned("a", "RAG agent"), planned("b", " Sql "), planned("c", "rag_agent")]
-    made = draft({"agents": ["sql", "computation"], "steps": steps})
-    assert [step.agent for step in made.plan.steps] == ["rag", "sql", "rag"]
+@pytest.mark.requirement("B-08", "B-16", "A-08")
+def test_names_are_normalised_and_agents_derived_from_steps() -> None:
+    rag = AgentCard(name="rag", description="x", tools=[Tool(name="fetch_url")])
+    steps = [planned("a", "RAG agent", tool_name="FetchUrl"), planned("b", " Sql ")]
+    reply = {"agents": ["sql", "computation"], "steps": steps}
+    made = draft(reply, cards={**CARDS, "rag": rag})
+    assert [step.agent for step in made.plan.steps] == ["rag", "sql"]
+    assert made.plan.steps[0].tool_name == "fetch_url"
     assert list(made.decision.chosen_agents) == ["rag", "sql"]
 
 
-@pytest.mark.requirement("B-16")
-def test_tool_names_are_normalised_to_those_of_the_card_unless_ambiguous() -> None:
-    tools = [Tool(name=name) for name in ("fetch_url", "do_it", "doit")]
-    cards = {"web": AgentCard(name="web", description="x", tools=tools)}
-    for written, tool in (("FetchUrl", "fetch_url"), ("fetch_url", "fetch_url"), ("doit", "doit")):
-        made = draft({"steps": [planned("a", "web", tool_name=written)]}, cards=cards)
-        assert made.plan.steps[0].tool_name == tool
-    for written in ("DoIt", "Fetch", "fetch url now"):
-        with pytest.raises(PlanInvalid, match="names the tool"):
-            draft({"steps": [planned("a", "web", tool_name=written)]}, cards=cards)
-
-
-def test_alias_of_a_card_resolves_to_its_agent_unless_ambiguous() -> None:
-    cards = {
-        "computation": AgentCard(name="computation", description="x", aliases=["Calculator"]),
-        "code": AgentCard(name="code", description="x", aliases=["python"]),
-        "notebook": AgentCard(name="notebook", description="x", aliases=["Python"]),
-    }
-    made = draft({"steps": [planned("a", "calculator")]}, cards=cards)
-    assert made.plan.steps[0].agent == "computation"
-    with pytest.raises(PlanInvalid, match='unknown agent "python"'):
-        draft({"steps": [planned("a", "python")]}, cards=cards)
-
-
-def test_missing_or_numeric_step_ids_are_generated_and_references_renamed() -> None:
+def test_missing_or_numeric_step_ids_are_generated() -> None:
     steps = [
         {"agent": "sql", "task": "Do it."},
         {"step_id": 2, "agent": "sql", "task": "Do that."},
@@ -139,7 +117,7 @@ def test_missing_or_numeric_step_ids_are_generated_and_references_renamed() -> N
     assert from_value(last.sub_task_input["rows"]) == "@{outputs.step_1.table}"
 
 
-def test_missing_task_is_the_whole_question_and_empty_task_is_refused() -> None:
+def test_missing_task_is_the_whole_question() -> None:
     made = draft({"steps": [planned("a"), {"step_id": "b", "agent": "rag"}]})
     assert [step.task for step in made.plan.steps] == ["Do it.", QUESTION]
     with pytest.raises(PlanInvalid, match="no task"):
@@ -159,7 +137,7 @@ def test_final_answer_depends_on_every_step() -> None:
         assert tuple(step.is_final_answer for step in made) == final, (needs, flags)
 
 
-def test_final_answer_of_a_revision_depends_on_earlier_results_too() -> None:
+def test_final_answer_of_a_revision_needs_earlier_results() -> None:
     earlier = {
         "first": Step(step_id="first", agent="sql", task="x"),
         "second": Step(step_id="second", agent="sql", task="y", depends_on=["first"]),
@@ -177,7 +155,6 @@ def test_final_answer_of_a_revision_depends_on_earlier_results_too() -> None:
         assert made.plan.steps[0].is_final_answer is final, needs
 
 
-@pytest.mark.requirement("B-08")
 def test_confidence_is_normalised() -> None:
     expected = {1.7: 1.0, -3.0: 0.0, 0.55: 0.55, math.inf: 1.0}
     assert {given: clamp(given) for given in expected} == expected
@@ -200,21 +177,16 @@ def test_steps_of_disabled_agents_are_removed() -> None:
     assert from_value(made.decision.guardrails["removed_steps"]) == ["a"]
 
 
-def test_reference_to_a_step_of_a_disabled_agent_makes_the_plan_invalid() -> None:
+def test_reference_to_a_disabled_agent_is_invalid() -> None:
     steps = [planned("a", "rag"), planned("b", task="Sum up @{outputs.a.answer}")]
     with pytest.raises(PlanInvalid, match='Step "b" refers to "a"'):
         draft({"steps": steps}, disabled=("rag",))
     assert draft({"steps": steps}).plan.steps[1].depends_on == ["a"]
 
 
-@pytest.mark.requirement("B-19")
 def test_invalid_plans_are_refused() -> None:
     for steps, problem in (
         ([planned("a", "wizard")], "unknown agent"),
-        ([planned("a", depends_on=["b"]), planned("b", depends_on=["a"])], "circular"),
-        ([planned("a", sub_task_input=[{"name": "x", "value": "@{outputs.z.answer}"}])], "unknown"),
-        ([planned("a"), planned("a")], "taken"),
-        ([planned("a", tool_name="nonsense")], "names the tool"),
         ([planned(f"s{n}") for n in range(21)], "at most 20"),
         ([], "It has no steps"),
     ):
@@ -230,7 +202,6 @@ def test_out_of_scope_plan_has_no_steps() -> None:
     assert made.intent.intent == Intent.INTENT_OUT_OF_SCOPE
 
 
-@pytest.mark.requirement("D-02")
 def test_general_qa_runs_without_databases() -> None:
     made = draft({"intent": "GENERAL_QA", "steps": [planned("a"), planned("b", "computation")]})
     assert [step.agent for step in made.plan.steps] == ["computation"]
@@ -238,33 +209,23 @@ def test_general_qa_runs_without_databases() -> None:
 
 
 @pytest.mark.requirement("M-02")
-def test_protected_tool_is_allowed_only_for_the_step_that_names_it() -> None:
+def test_protected_tool_is_for_the_step_that_names_it() -> None:
     tools = [Tool(name="read"), Tool(name="send", requires_approval=True), Tool(name="list")]
-    cards = {"mail": AgentCard(name="mail", description="x", tools=tools)}
-    made = draft(
-        {
-            "steps": [
-                planned("a", "mail", tool_name="send"),
-                planned("b", "mail", tool_name="read"),
-                planned("c", "mail"),
-            ]
-        },
-        cards=cards,
-    )
-    assert [list(step.tools) for step in made.plan.steps] == [["read", "send", "list"], [], []]
-
-
-def test_choosing_an_agent_with_protected_tools_only_allows_them() -> None:
     cards = {
-        "code": AgentCard(
-            name="code", description="x", tools=[Tool(name="execute_code", requires_approval=True)]
-        )
+        "mail": AgentCard(name="mail", description="x", tools=tools),
+        "code": AgentCard(name="code", description="x", tools=tools[1:2]),
     }
-    made = draft({"steps": [planned("a", "code")]}, cards=cards)
-    assert [list(step.tools) for step in made.plan.steps] == [["execute_code"]]
+    steps = [
+        planned("a", "mail", tool_name="send"),
+        planned("b", "mail", tool_name="read"),
+        planned("c", "mail"),
+        planned("d", "code"),  # has no other tools
+    ]
+    made = draft({"steps": steps}, cards=cards)
+    allowed = [list(step.tools) for step in made.plan.steps]
+    assert allowed == [["read", "send", "list"], [], [], ["send"]]
 
 
-@pytest.mark.requirement("B-09")
 def test_the_heuristic_plans_one_step_per_agent_in_order() -> None:
     made = heuristic_draft(
         "Say @{outputs.x.y}",
@@ -292,7 +253,7 @@ def test_heuristic_respects_the_step_limit_and_may_plan_no_steps() -> None:
 
 
 @pytest.mark.requirement("B-20")
-def test_a_revision_may_repeat_completed_steps_but_not_redefine_them() -> None:
+def test_a_revision_may_not_redefine_completed_steps() -> None:
     old = {"top": Step(step_id="top", agent="sql", task="Do  it.")}
     use = planned("share", task="Use @{outputs.top.table}")
     made = draft({"steps": [planned("top"), use]}, earlier=old, completed={"top"})
@@ -358,7 +319,6 @@ steps = st.fixed_dictionaries(
         }
     )
 )
-@pytest.mark.requirement("B-19")
 def test_any_reply_yields_a_valid_plan_or_is_refused(reply: dict[str, Any]) -> None:
     """No invalid plan and no disabled agent is accepted."""
     try:

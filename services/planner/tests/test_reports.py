@@ -39,7 +39,7 @@ def drawn(step_id: str, of: str) -> dict[str, Any]:
     )
 
 
-def test_queries_run_concurrently_and_charts_wait_for_their_own_query_alone() -> None:
+def test_charts_wait_for_their_own_query_alone() -> None:
     made = report(step("trend"), step("groups"), drawn("line", "trend"), drawn("bars", "groups"))
     assert made.intent.intent == Intent.INTENT_ANALYTICS_REPORT
     assert {each.step_id: list(each.depends_on) for each in made.plan.steps} == {
@@ -50,7 +50,7 @@ def test_queries_run_concurrently_and_charts_wait_for_their_own_query_alone() ->
     }
 
 
-def test_rows_of_the_first_query_are_drawn_where_the_model_planned_no_chart() -> None:
+def test_a_chart_is_added_for_the_first_query() -> None:
     made = report(step("trend"), step("groups"))
     *_, chart = made.plan.steps
     assert [each.step_id for each in made.plan.steps] == ["trend", "groups", "trend_chart"]

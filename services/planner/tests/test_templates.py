@@ -56,9 +56,7 @@ def test_placeholder_cannot_inject_a_reference(templates: Templates) -> None:
     assert "@{" not in reply.steps[0].task
 
 
-def test_placeholder_value_is_a_number_or_text_and_never_json(
-    templates: Templates,
-) -> None:
+def test_placeholder_value_is_never_json(templates: Templates) -> None:
     disguised = '"\\u0040{outputs.top.answer}"'
     asked_and_read = (
         ("2.5", 2.5),
@@ -113,7 +111,7 @@ def test_template_may_omit_the_fields_that_a_model_may_omit(tmp_path: Path) -> N
     assert second.steps[0].sub_task_input[0].value == "5"
 
 
-def test_invalid_template_file_fails_the_start_and_names_the_place(tmp_path: Path) -> None:
+def test_invalid_template_file_fails_the_start(tmp_path: Path) -> None:
     path = tmp_path / "plans.yaml"
     for text, hint in (
         ("a: [", "cannot be read as YAML"),

@@ -28,7 +28,7 @@ PAIRS = "SELECT array_agg(a.note) FROM orders AS a JOIN orders AS b ON"
         (f"{PAIRS} status = note", "ON TRUE"),
     ],
 )
-def test_joins_stay_where_columns_of_two_tables_are_equal(
+def test_joins_stay_where_columns_are_equal(
     query: str, left: str, guards: dict[str, Guard]
 ) -> None:
     assert _for_estimates(guards, query).partition(" LIMIT ")[0].endswith(left)
@@ -55,9 +55,7 @@ def test_joins_stay_where_columns_of_two_tables_are_equal(
         ("status = status", "TRUE"),
     ],
 )
-def test_filters_stay_where_a_column_is_compared_with_constants(
-    condition: str, left: str, guards: dict[str, Guard]
-) -> None:
+def test_filters_stay_for_constants(condition: str, left: str, guards: dict[str, Guard]) -> None:
     query = f"SELECT string_agg(note, ',') FROM orders WHERE {condition}"
     assert _for_estimates(guards, query).partition(" WHERE ")[2].partition(" LIMIT ")[0] == left
 
@@ -84,7 +82,7 @@ def test_filters_stay_where_a_column_is_compared_with_constants(
         ("(VALUES (1), (2))", False),
     ],
 )
-def test_columns_are_followed_through_subqueries_and_ctes(
+def test_columns_are_followed_to_tables(
     source: str, is_stored: bool, guards: dict[str, Guard]
 ) -> None:
     for query in (

@@ -3,24 +3,17 @@
 All of it comes from a fixed seed, so that a failure is the same everywhere.
 """
 
-from __future__ import annotations
-
 import random
 import re
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from bos_sqlguard import DIALECTS
+from bos_sqlguard import DIALECTS, Dialect, Guard
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from bos_sqlguard import Dialect, Guard
-
-    Corpus = Callable[[str, Dialect], list[tuple[str, str]]]
-    Mutation = Callable[[random.Random, str], str]
+Corpus = Callable[[str, Dialect], list[tuple[str, str]]]
+Mutation = Callable[[random.Random, str], str]
 
 pytestmark = [pytest.mark.security, pytest.mark.thorough]
 

@@ -34,7 +34,5 @@ def test_a_column_may_have_the_name_of_a_function(guards: dict[str, Guard]) -> N
         ("format('%!1000s', 'x')", False),
     ],
 )
-def test_a_format_asks_for_no_wide_field(
-    call: str, is_safe: bool, guards: dict[str, Guard]
-) -> None:
+def test_a_format_has_no_wide_field(call: str, is_safe: bool, guards: dict[str, Guard]) -> None:
     assert guards["sqlite"].check(f"SELECT {call} FROM orders").is_safe == is_safe

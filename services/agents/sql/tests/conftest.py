@@ -1,9 +1,10 @@
 import sqlite3
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from secrets import token_hex
+from typing import Any
 
 import asyncpg
 import pytest
@@ -148,27 +149,25 @@ class Harness:
         return [request.prompt for request in self.model.requests if request.schema == schema]
 
 
-class StartHarness(Protocol):
-    async def __call__(
-        self,
-        replies: Sequence[Fixture] = ...,
-        *,
-        url: str = ...,
-        tables: Sequence[str] = ...,
-        models: bool = ...,
-        tier: str = ...,
-        mcp_db: dict[str, Any] | None = ...,
-        settings: dict[str, Any] | None = ...,
-        **more_settings: Any,
-    ) -> Harness: ...
+StartHarness = Callable[..., Awaitable[Harness]]
 
 
-def write_company(folder: Path) -> str:
-    """Create an SQLite database with the tables of these tests; returns its URL."""
-    path = folder / "company.db"
+def sqlite_database(folder: Path, script: str = _SCHEMA) -> str:
+    """URL of a new SQLite database, with the tables of these tests unless others are given."""
+    path = folder / f"{token_hex(4)}.db"
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(_SCHEMA)
+        connection.executescript(script)
     return f"sqlite:///{path}"
+
+
+async def in_postgres(dsn: str, script: str) -> str:
+    """URL of the database, in which the script has run."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute(script)
+    finally:
+        await connection.close()
+    return dsn
 
 
 def served_database(
@@ -184,18 +183,19 @@ def served_database(
 
 @pytest.fixture
 def sqlite_url(tmp_path: Path) -> str:
-    return write_company(tmp_path)
+    return sqlite_database(tmp_path)
 
 
 @pytest.fixture
 async def postgres_url(postgres_dsn: str) -> str:
-    connection = await asyncpg.connect(postgres_dsn)
-    try:
-        await connection.execute(_SCHEMA)
-        await connection.execute("COMMENT ON TABLE orders IS 'What was bought'")
-    finally:
-        await connection.close()
-    return postgres_dsn
+    comment = "COMMENT ON TABLE orders IS 'What was bought';"
+    return await in_postgres(postgres_dsn, f"{_SCHEMA}{comment}")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest) -> str:
+    """URL of the same tables in each kind of database."""
+    return str(request.getfixturevalue(f"{request.param}_url"))
 
 
 @pytest.fixture

@@ -44,9 +44,7 @@ async def shop_url(mariadb: MariaDb) -> str:
 
 
 @pytest.mark.requirement("D-09", "D-19")
-async def test_a_question_is_answered_in_the_dialect_of_the_server(
-    start: StartHarness, shop_url: str
-) -> None:
+async def test_answers_are_in_the_dialect_of_the_server(start: StartHarness, shop_url: str) -> None:
     harness = await start(fixtures(drafted=draft(PER_CITY)), url=shop_url, tables=TABLES)
 
     done = await harness.ask()
@@ -65,25 +63,8 @@ async def test_a_question_is_answered_in_the_dialect_of_the_server(
     assert set(done.events("variants")[0]["withheld"]) == {"postgres", "sqlite", "tsql"}
 
 
-@pytest.mark.requirement("D-09")
-async def test_variants_are_given_where_they_are_known_to_be_the_same(
-    start: StartHarness, shop_url: str
-) -> None:
-    sql = "SELECT city, COUNT(*) AS n FROM customers WHERE city <> 'Goa' GROUP BY city"
-    harness = await start(fixtures(drafted=draft(sql)), url=shop_url, tables=TABLES)
-
-    done = await harness.ask()
-
-    expected = "SELECT city, COUNT(*) AS n FROM customers WHERE city <> 'Goa' GROUP BY city"
-    assert done.data["sql_postgres"] == f"{expected} LIMIT 201"
-    assert done.data["sql_sqlite"] == f"{expected} LIMIT 201"
-    assert done.data["sql_server"].startswith("SELECT TOP 201 city, COUNT")
-
-
 @pytest.mark.requirement("D-15", "D-18")
-async def test_a_query_of_a_table_that_is_not_listed_never_reaches_the_server(
-    start: StartHarness, shop_url: str
-) -> None:
+async def test_an_unlisted_table_is_never_queried(start: StartHarness, shop_url: str) -> None:
     hostile = "SELECT city /*! , (SELECT employee FROM salaries) */ FROM customers"
     harness = await start(fixtures(drafted=draft(hostile)), url=shop_url, tables=TABLES)
 

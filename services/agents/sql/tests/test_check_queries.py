@@ -86,7 +86,31 @@ def test_total_leaves_out_the_joins_that_only_name_groups() -> None:
     assert found.left_out == ("regions",)
 
 
-def test_rows_are_repeated_by_tables_that_are_not_reached_along_their_keys() -> None:
+@pytest.mark.parametrize(
+    ("replaced", "is_probed"),
+    [
+        (("SUM(o.amount)", "COUNT(*)"), True),
+        (("SUM(o.amount)", "ROUND(SUM(o.amount) / 1, 0)"), False),
+        (("SUM(o.amount)", "AVG(o.amount)"), False),
+        (("GROUP BY r.name", "GROUP BY ROLLUP (r.name)"), False),
+        (("GROUP BY r.name", "GROUP BY r.name LIMIT 1"), False),
+        (("GROUP BY r.name", "GROUP BY r.name LIMIT 20"), True),
+        (("GROUP BY r.name", "GROUP BY r.name HAVING SUM(o.amount) > 10"), False),
+    ],
+)
+def test_sums_and_counts_of_all_groups_have_a_total(
+    replaced: tuple[str, str], is_probed: bool
+) -> None:
+    rows = make_table(["name", "total"], [["North", 1]])
+    assert (totals_probe(shape(PER_REGION.replace(*replaced)), rows) is not None) == is_probed
+
+
+@pytest.mark.parametrize("measured", ["COUNT(DISTINCT o.order_id)", "SUM(l.quantity)"])
+def test_measures_that_repeated_rows_keep_are_not_probed(measured: str) -> None:
+    assert fan_out_probe(shape(REPEATED.replace("SUM(o.amount)", measured))) is None
+
+
+def test_tables_joined_without_their_key_repeat_rows() -> None:
     assert repeating_sources(shape(PER_REGION), "o") == []
     assert repeating_sources(shape(REPEATED), "o") == ["l"]
     assert repeating_sources(shape(REPEATED), "l") == []
@@ -134,7 +158,7 @@ def test_single_rows_are_distinguished_from_groups(sql: str, expected: bool) -> 
         "SELECT (((",
     ],
 )
-def test_unknown_and_lateral_and_recursive_queries_are_not_checked(sql: str) -> None:
+def test_unknown_lateral_and_recursive_queries_are_not_checked(sql: str) -> None:
     assert parts(sql) == {}
 
 
@@ -154,7 +178,7 @@ CROSS JOIN everything e GROUP BY r.name"""
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_query_is_checked_with_its_ctes_and_subqueries_from_the_outside(dialect: Dialect) -> None:
+def test_ctes_and_subqueries_are_checked_from_the_outside(dialect: Dialect) -> None:
     found = parts(NESTED, dialect)
     assert list(found) == ["", "r", "everything", "per_customer", "per_order"]
     assert [table.name for table in found[""].tables.values()] == [
@@ -171,7 +195,7 @@ def test_a_query_is_checked_with_its_ctes_and_subqueries_from_the_outside(dialec
     assert passed(repeated.sql(dialect=dialect), dialect)
 
 
-def test_rows_of_a_part_are_known_by_what_it_groups_by_and_a_single_row_repeats_none() -> None:
+def test_grouped_columns_are_the_key_of_a_part() -> None:
     found = parts(NESTED)
     assert repeating_sources(found[""], "p") == ["r"], "its rows have no known key"
     assert repeating_sources(found["per_order"], "o") == ["l"]
@@ -202,15 +226,13 @@ def test_rows_of_a_part_are_known_by_what_it_groups_by_and_a_single_row_repeats_
         ("SELECT MAX(order_id) OVER () AS order_id FROM lines", False),
     ],
 )
-def test_a_subquery_repeats_rows_unless_it_is_joined_by_its_key(
-    inner: str, is_unique: bool
-) -> None:
+def test_a_subquery_joined_by_its_key_repeats_no_rows(inner: str, is_unique: bool) -> None:
     column = "o" if " AS o," in inner else "order_id"
     sql = f"SELECT SUM(o.amount) FROM orders o JOIN ({inner}) t ON t.{column} = o.order_id"
     assert (repeating_sources(parts(sql)[""], "o") == []) is is_unique
 
 
-def test_branches_of_set_operations_are_parts_with_the_ctes_they_read() -> None:
+def test_branches_of_set_operations_are_parts_with_their_ctes() -> None:
     sql = """\
 WITH big AS (SELECT order_id, amount FROM orders WHERE amount > 5), other AS (SELECT 1 AS x)
 SELECT SUM(amount) AS n FROM big WHERE amount < 9
@@ -226,7 +248,7 @@ UNION ALL SELECT SUM(quantity) FROM lines WHERE quantity > 3"""
     assert found["big"].said("The join.") == "In big: the join."
 
 
-def test_a_name_that_is_no_table_of_the_catalogue_hides_a_part_but_not_the_others() -> None:
+def test_unknown_names_hide_a_part_but_not_the_others() -> None:
     sql = "WITH a AS (SELECT * FROM orders), b AS (SELECT order_id FROM orders) SELECT * FROM a, b"
     assert list(parts(sql)) == ["b", "a"], "the columns of a are not known by name"
     hidden = "WITH orders AS (SELECT * FROM nowhere) SELECT SUM(amount) FROM orders"

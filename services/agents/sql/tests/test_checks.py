@@ -1,19 +1,13 @@
 """Checks of results on real databases: cut rows, repeated rows, totals, empty results."""
 
-from __future__ import annotations
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
-
-import asyncpg
 import pytest
 
 from bos_chassis.values import table_rows
 from bos_testkit.scripted_model.replies import Fixture, fixture
 
-from .conftest import SUCCEEDED, TOTALS, StartHarness, draft, fixtures
-
-if TYPE_CHECKING:
-    from .conftest import Outcome
+from .conftest import SUCCEEDED, TOTALS, Outcome, StartHarness, draft, fixtures, in_postgres
 
 ORDERS = "SELECT order_id, amount FROM orders ORDER BY order_id"
 PER_CITY = (
@@ -30,12 +24,11 @@ CREATE TABLE carriers (carrier_id integer PRIMARY KEY, name text NOT NULL);
 INSERT INTO carriers VALUES (1, 'Konkan');
 ALTER TABLE orders ADD COLUMN carrier_id integer REFERENCES carriers (carrier_id);
 UPDATE orders SET carrier_id = 1 WHERE order_id < 4;
+CREATE TABLE empty_notes (note text);
+INSERT INTO customers SELECT n, 'N' || n, 'Pune' FROM generate_series(10, 60) AS n;
+ANALYZE customers;
 """
-WIDE = ("customers", "orders", "lines", "carriers")
-FANNED = """\
-SELECT c.city, SUM(o.amount) AS total, SUM(l.quantity) AS pieces FROM orders o
-JOIN customers c ON c.customer_id = o.customer_id
-JOIN lines l ON l.order_id = o.order_id GROUP BY c.city"""
+WIDE = ("customers", "orders", "lines", "carriers", "empty_notes")
 AMOUNTS = """\
 SELECT c.city, SUM(o.amount) AS total FROM orders o
 JOIN customers c ON c.customer_id = o.customer_id
@@ -43,17 +36,23 @@ JOIN lines l ON l.order_id = o.order_id GROUP BY c.city"""
 PER_CARRIER = """\
 SELECT k.name, SUM(o.amount) AS total FROM orders o
 JOIN carriers k ON k.carrier_id = o.carrier_id GROUP BY k.name"""
+FANNED_IN_A_CTE = """\
+WITH amounts AS (
+    SELECT o.customer_id, SUM(o.amount) AS total FROM orders o
+    JOIN lines l ON l.order_id = o.order_id GROUP BY o.customer_id
+) SELECT c.city, SUM(a.total) AS total FROM amounts a
+JOIN customers c ON c.customer_id = a.customer_id GROUP BY c.city"""
+FANNED_OVER_A_CTE = """\
+WITH amounts AS (SELECT customer_id, SUM(amount) AS total FROM orders GROUP BY customer_id)
+SELECT c.city, SUM(a.total) AS total FROM amounts a
+JOIN customers c ON c.customer_id = a.customer_id
+JOIN orders o ON o.customer_id = c.customer_id GROUP BY c.city"""
 
 
 @pytest.fixture
 async def wide_url(postgres_url: str) -> str:
-    """PostgreSQL with lines that repeat orders, and carriers that one order lacks."""
-    connection = await asyncpg.connect(postgres_url)
-    try:
-        await connection.execute(LINES)
-    finally:
-        await connection.close()
-    return postgres_url
+    """PostgreSQL with lines that repeat orders, carriers that one order lacks, an empty table."""
+    return await in_postgres(postgres_url, LINES)
 
 
 def rewritten(sql: str, *asked: str) -> Fixture:
@@ -64,11 +63,6 @@ def rewritten(sql: str, *asked: str) -> Fixture:
 def outcomes(done: Outcome) -> dict[str, str]:
     """What each check found."""
     return {each["check"]: each["found"] for each in done.data["checks"]}
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest) -> str:
-    return str(request.getfixturevalue(f"{request.param}_url"))
 
 
 @pytest.mark.requirement("D-16", "T-08")
@@ -91,13 +85,11 @@ async def test_rows_beyond_the_limit_are_asked_for_as_totals(start: StartHarness
 
 @pytest.mark.parametrize(
     "another",
-    [ORDERS, "DELETE FROM orders", "SELECT nothing FROM orders", "SELECT amount FROM orders", ""],
-    ids=["the same", "blocked", "refused by the database", "rows again", "no query"],
+    ["DELETE FROM orders", "SELECT nothing FROM orders", "SELECT amount FROM orders", ""],
+    ids=["blocked", "refused by the database", "rows again", "no query"],
 )
 @pytest.mark.requirement("D-16")
-async def test_rows_that_stay_cut_are_said_to_be_with_how_to_ask(
-    start: StartHarness, another: str
-) -> None:
+async def test_rows_that_stay_cut_have_a_caveat(start: StartHarness, another: str) -> None:
     replies = fixtures(rewritten(another), drafted=draft(ORDERS))
     harness = await start(replies, max_rows=3)
 
@@ -115,10 +107,12 @@ async def test_rows_that_stay_cut_are_said_to_be_with_how_to_ask(
 
 @pytest.mark.parametrize(
     ("settings", "asked"),
-    [({"max_rows": 5}, {}), ({"max_rows": 3}, {"max_rows": 3}),
-     ({"max_rows": 3, "aggregate_first": False}, {})],
-    ids=["fewer rows", "the request wants no more", "switched off"],
-)  # fmt: skip
+    [
+        ({"max_rows": 5}, {}),
+        ({"max_rows": 3}, {"max_rows": 3}),
+        ({"max_rows": 3, "aggregate_first": False}, {}),
+    ],
+)
 @pytest.mark.requirement("D-16")
 async def test_rows_within_what_was_wanted_are_not_asked_for_anew(
     start: StartHarness, settings: dict[str, Any], asked: dict[str, int]
@@ -131,26 +125,7 @@ async def test_rows_within_what_was_wanted_are_not_asked_for_anew(
     assert len(harness.prompts("QueryDraft")) == 1
 
 
-@pytest.mark.requirement("D-16")
-async def test_small_model_is_asked_for_totals_as_well(start: StartHarness) -> None:
-    clear = {"is_clear": True, "clarifying_questions": [], "assumptions": []}
-    replies = [
-        fixture("tables", [], schema="SchemaChoice", json={"tables": ["orders"], **clear}),
-        fixture("clear", [], schema="ClarityCheck", json=clear),
-        fixture("rows", [], schema="GeneratedSql", json={"sql": ORDERS}),
-        fixture("totals", ["The query ran"], schema="GeneratedSql", json={"sql": TOTALS}),
-    ]
-    harness = await start(replies, tier="small", max_rows=4)
-
-    done = await harness.ask()
-
-    assert "SUM" in done.data["sql"]
-    assert not done.result.caveats
-
-
-async def test_query_that_repeats_rows_by_a_join_is_written_anew(
-    start: StartHarness, wide_url: str
-) -> None:
+async def test_a_join_that_repeats_rows_is_rewritten(start: StartHarness, wide_url: str) -> None:
     replies = fixtures(rewritten(TOTALS, "repeats rows"), drafted=draft(AMOUNTS))
     harness = await start(replies, url=wide_url, tables=WIDE)
 
@@ -162,36 +137,34 @@ async def test_query_that_repeats_rows_by_a_join_is_written_anew(
     assert outcomes(done) == {"totals": ""}
 
 
+@pytest.mark.parametrize(
+    ("sql", "found"),
+    [
+        (
+            AMOUNTS,
+            "The join with lines repeats rows of orders: 4 of them are counted 5 times, so that"
+            " totals and averages over them may be wrong.",
+        ),
+        (FANNED_IN_A_CTE, "In amounts: the join with lines repeats rows of orders: 4 of them"),
+        (FANNED_OVER_A_CTE, "The join with orders repeats rows of amounts: 3 of them are"),
+    ],
+    ids=["query", "inside a CTE", "over a CTE"],
+)
 async def test_repeated_rows_that_stay_are_stated_with_their_counts(
-    start: StartHarness, wide_url: str
+    start: StartHarness, wide_url: str, sql: str, found: str
 ) -> None:
-    replies = fixtures(rewritten(AMOUNTS), drafted=draft(AMOUNTS))
+    replies = fixtures(rewritten(sql), drafted=draft(sql))
     harness = await start(replies, url=wide_url, tables=WIDE)
 
     done = await harness.ask(is_final_answer=True)
 
     (caveat,) = done.result.caveats
-    assert caveat == (
-        "The join with lines repeats rows of orders: 4 of them are counted 5 times, so that totals "
-        "and averages over them may be wrong."
-    )
+    assert caveat.startswith(found)
     assert done.result.answer == f"Agra leads. {caveat}"
 
 
-@pytest.mark.parametrize(
-    "sql",
-    [
-        TOTALS,
-        FANNED,
-        AMOUNTS.replace("SUM(o.amount)", "COUNT(DISTINCT o.order_id)"),
-        AMOUNTS.replace("SUM(o.amount)", "SUM(l.quantity)"),
-        AMOUNTS.replace("GROUP BY", "WHERE o.order_id <> 1 GROUP BY"),
-    ],
-    ids=["along keys", "several measured tables", "distinct", "the finest table", "none repeated"],
-)
-async def test_joins_that_repeat_nothing_measured_are_not_complained_of(
-    start: StartHarness, wide_url: str, sql: str
-) -> None:
+async def test_joins_that_repeat_nothing_have_no_caveat(start: StartHarness, wide_url: str) -> None:
+    sql = AMOUNTS.replace("GROUP BY", "WHERE o.order_id <> 1 GROUP BY")
     harness = await start(fixtures(drafted=draft(sql)), url=wide_url, tables=WIDE)
 
     done = await harness.ask()
@@ -200,9 +173,7 @@ async def test_joins_that_repeat_nothing_measured_are_not_complained_of(
     assert len(harness.prompts("QueryDraft")) == 1
 
 
-async def test_breakdown_that_lacks_rows_of_its_total_says_so(
-    start: StartHarness, wide_url: str
-) -> None:
+async def test_breakdown_that_lacks_rows_has_a_caveat(start: StartHarness, wide_url: str) -> None:
     harness = await start(fixtures(drafted=draft(PER_CARRIER)), url=wide_url, tables=WIDE)
 
     done = await harness.ask()
@@ -217,34 +188,22 @@ async def test_breakdown_that_lacks_rows_of_its_total_says_so(
     ("sql", "found"),
     [
         (PER_CARRIER.replace("JOIN carriers", "LEFT JOIN carriers"), {}),
-        ("SELECT customer_id, SUM(amount) AS total FROM orders GROUP BY customer_id", {}),
-        (PER_CITY, {"totals": ""}),
-        (PER_CITY.replace("SUM(amount)", "ROUND(SUM(amount) / 1, 0)"), {}),
         (PER_CITY.replace("SUM(amount)", "ROUND(SUM(amount), 0)"), {"totals": ""}),
-        (PER_CITY.replace("SUM(amount)", "COUNT(*)"), {"totals": ""}),
-        (f"{PER_CITY} LIMIT 2", {}),
-        (f"{PER_CITY} LIMIT 20", {"totals": ""}),
-        (f"{PER_CITY} HAVING SUM(amount) > 10", {}),
-        (PER_CITY.replace("SUM(amount)", "AVG(amount)"), {}),
-        (PER_CITY.replace("GROUP BY city", "GROUP BY ROLLUP (city)"), {}),
     ],
 )
-async def test_breakdowns_that_add_up_are_reconciled_and_others_left_alone(
+async def test_breakdowns_that_add_up_are_reconciled(
     start: StartHarness, wide_url: str, sql: str, found: dict[str, str]
 ) -> None:
     harness = await start(fixtures(drafted=draft(sql)), url=wide_url, tables=WIDE)
 
     done = await harness.ask()
 
-    assert done.result.status == SUCCEEDED, done.result.error
     assert outcomes(done) == found
     assert not done.result.caveats
     assert harness.queries("ok") == 1 + len(found)
 
 
-async def test_groups_beyond_the_limit_are_stated_with_the_whole_total(
-    start: StartHarness, wide_url: str
-) -> None:
+async def test_cut_groups_are_stated_with_the_total(start: StartHarness, wide_url: str) -> None:
     replies = fixtures(drafted=draft(f"{PER_CITY} ORDER BY city"))
     harness = await start(replies, url=wide_url, tables=WIDE, max_rows=2)
 
@@ -254,76 +213,26 @@ async def test_groups_beyond_the_limit_are_stated_with_the_whole_total(
     assert caveat == "total adds up to 45.4 over these rows, and to 75.7 over all."
 
 
+WHERE = "SELECT name, amount FROM orders JOIN customers USING (customer_id) WHERE"
+
+
 @pytest.mark.parametrize(
-    ("where", "explained"),
+    ("sql", "explained"),
     [
-        ("city = 'Pune' AND amount > 30", "The filters “city = 'Pune'” and “amount > 30” match no"),
-        ("city = 'Goa' AND amount > 1", "The filter “city = 'Goa'” removes all rows: without it"),
+        (f"{WHERE} city = 'Agra' AND amount < 9", "The filters “city = 'Agra'” and “amount < 9”"),
+        (f"{WHERE} city = 'Goa' AND amount > 1", "The filter “city = 'Goa'” removes all rows: wi"),
         (
-            "orders.amount > 1 AND orders.amount + 0 < 2",
+            f"{WHERE} orders.amount > 1 AND orders.amount + 0 < 2",
             "The filter “orders.amount > 1 and orders.amount + 0 < 2” removes all rows of",
         ),
         (
-            "city = 'Goa' AND amount > 50 AND name = 'Asha'",
+            f"{WHERE} city = 'Goa' AND amount > 50 AND name = 'Asha'",
             "No single filter removes all rows, but several of them together do.",
         ),
-        ("LOWER(city) = 'goa'", "The filter “LOWER(city) = 'goa'” removes all rows of"),
-    ],
-)
-async def test_empty_result_is_explained_by_the_filter_that_removed_all_rows(
-    start: StartHarness, postgres_url: str, where: str, explained: str
-) -> None:
-    sql = f"SELECT name, amount FROM orders JOIN customers USING (customer_id) WHERE {where}"
-    harness = await start(fixtures(drafted=draft(sql)), url=postgres_url)
-
-    done = await harness.ask()
-
-    assert done.result.status == SUCCEEDED, done.result.error
-    assert not done.result.table.rows
-    (caveat,) = done.result.caveats
-    assert caveat.startswith(explained)
-    assert done.result.answer.endswith(caveat)
-    assert harness.queries() <= 1 + 4
-
-
-@pytest.mark.parametrize(
-    ("sql", "explained"),
-    [
-        (
-            "SELECT SUM(amount) AS total FROM orders WHERE order_id = 99 AND amount > 1",
-            "The filter",
-        ),
-        ("SELECT COUNT(*) AS orders FROM orders WHERE order_id = 99 AND amount > 1", "The filter"),
+        (f"{WHERE} LOWER(city) = 'goa'", "The filter “LOWER(city) = 'goa'” removes all rows of"),
+        ("SELECT SUM(amount) AS n FROM orders WHERE order_id = 99 AND amount > 1", "The filter"),
         (f"{PER_CITY} HAVING SUM(amount) > 1000", "Rows match the filters, but no group"),
         ("SELECT note FROM empty_notes WHERE note = 'a'", "Without any filter there are no rows"),
-    ],
-)
-async def test_zeros_empty_groups_and_empty_tables_are_explained(
-    start: StartHarness, postgres_url: str, sql: str, explained: str
-) -> None:
-    connection = await asyncpg.connect(postgres_url)
-    try:
-        await connection.execute("CREATE TABLE empty_notes (note text)")
-    finally:
-        await connection.close()
-    tables = ("customers", "orders", "empty_notes")
-    harness = await start(fixtures(drafted=draft(sql)), url=postgres_url, tables=tables)
-
-    done = await harness.ask()
-
-    (caveat,) = done.result.caveats
-    assert caveat.startswith(explained)
-
-
-@pytest.mark.parametrize(
-    ("sql", "explained"),
-    [
-        (
-            "WITH rich AS (SELECT customer_id, SUM(amount) AS total FROM orders WHERE amount > 1"
-            " AND order_id = 99 GROUP BY customer_id) SELECT name, total FROM rich"
-            " JOIN customers USING (customer_id) WHERE total > 1",
-            "In rich: the filter “order_id = 99” removes all rows: without it",
-        ),
         (
             "SELECT total FROM (SELECT SUM(amount) AS total, customer_id FROM orders"
             " GROUP BY customer_id) AS t WHERE total < 0",
@@ -341,71 +250,24 @@ async def test_zeros_empty_groups_and_empty_tables_are_explained(
             "In b: the filter “customer_id < 0” removes all rows: without it",
         ),
     ],
-    ids=["CTE", "over a subquery", "set operation", "one of two CTEs"],
 )
-async def test_empty_result_is_explained_by_the_part_of_the_query_that_is_empty(
-    start: StartHarness, postgres_url: str, sql: str, explained: str
-) -> None:
-    harness = await start(fixtures(drafted=draft(sql)), url=postgres_url)
-
-    done = await harness.ask()
-
-    assert done.result.status == SUCCEEDED, done.result.error
-    (caveat,) = done.result.caveats
-    assert caveat.startswith(explained)
-    assert harness.queries() <= 1 + 4
-
-
-FANNED_IN_A_CTE = """\
-WITH amounts AS (
-    SELECT o.customer_id, SUM(o.amount) AS total FROM orders o
-    JOIN lines l ON l.order_id = o.order_id GROUP BY o.customer_id
-) SELECT c.city, SUM(a.total) AS total FROM amounts a
-JOIN customers c ON c.customer_id = a.customer_id GROUP BY c.city"""
-FANNED_OVER_A_CTE = """\
-WITH amounts AS (SELECT customer_id, SUM(amount) AS total FROM orders GROUP BY customer_id)
-SELECT c.city, SUM(a.total) AS total FROM amounts a
-JOIN customers c ON c.customer_id = a.customer_id
-JOIN orders o ON o.customer_id = c.customer_id GROUP BY c.city"""
-
-
-@pytest.mark.parametrize(
-    ("sql", "found"),
-    [
-        (
-            FANNED_IN_A_CTE,
-            "In amounts: the join with lines repeats rows of orders: 4 of them are counted 5 times",
-        ),
-        (FANNED_OVER_A_CTE, "The join with orders repeats rows of amounts: 3 of them are"),
-        (FANNED_OVER_A_CTE.replace("JOIN orders o ON o.customer_id = c.customer_id", ""), ""),
-    ],
-    ids=["inside", "over it", "not at all"],
-)
-async def test_rows_that_a_join_repeats_are_found_inside_a_cte_and_over_it(
-    start: StartHarness, wide_url: str, sql: str, found: str
+async def test_empty_result_is_explained_by_its_filter_or_part(
+    start: StartHarness, wide_url: str, sql: str, explained: str
 ) -> None:
     harness = await start(fixtures(drafted=draft(sql)), url=wide_url, tables=WIDE)
 
     done = await harness.ask()
 
     assert done.result.status == SUCCEEDED, done.result.error
-    caveats = list(done.result.caveats)
-    assert [each[: len(found)] for each in caveats] == ([found] if found else [])
+    (caveat,) = done.result.caveats
+    assert caveat.startswith(explained)
+    assert done.result.answer.endswith(caveat)
+    assert harness.queries() <= 1 + 4
 
 
-async def test_known_values_of_a_column_are_named_beside_the_filter_that_matches_none(
-    start: StartHarness, postgres_url: str
-) -> None:
-    connection = await asyncpg.connect(postgres_url)
-    try:
-        await connection.execute(
-            "INSERT INTO customers SELECT n, 'N' || n, 'Pune' FROM generate_series(10, 60) AS n"
-        )
-        await connection.execute("ANALYZE customers")
-    finally:
-        await connection.close()
+async def test_filters_without_match_name_known_values(start: StartHarness, wide_url: str) -> None:
     sql = "SELECT name FROM customers WHERE city = 'pune'"
-    harness = await start(fixtures(drafted=draft(sql)), url=postgres_url)
+    harness = await start(fixtures(drafted=draft(sql)), url=wide_url, tables=WIDE)
 
     done = await harness.ask()
 
@@ -416,36 +278,25 @@ async def test_known_values_of_a_column_are_named_beside_the_filter_that_matches
 
 @pytest.mark.parametrize(
     "settings",
-    [{"check_queries": 0}, {"check_empty": False}, {"check_timeout_s": 0.01}],
-    ids=["no queries", "switched off", "no time"],
+    [
+        {"check_queries": 0},
+        {"check_empty": False},
+        {"check_timeout_s": 0.01},
+        {"check_joins": False, "check_totals": False},
+    ],
+    ids=str,
 )
 async def test_checks_take_no_query_where_none_may_run(
-    start: StartHarness, settings: dict[str, Any]
+    start: StartHarness, wide_url: str, settings: dict[str, Any]
 ) -> None:
-    sql = "SELECT name FROM customers WHERE city = 'Goa' AND name = 'Asha'"
-    harness = await start(fixtures(drafted=draft(sql)), **settings)
-
-    done = await harness.ask()
-
-    assert done.result.status == SUCCEEDED
-    assert not done.result.caveats
-    assert harness.queries() == 1
-
-
-async def test_checks_of_joins_and_totals_can_be_switched_off(
-    start: StartHarness, wide_url: str
-) -> None:
-    harness = await start(
-        fixtures(drafted=draft(AMOUNTS)),
-        url=wide_url,
-        tables=WIDE,
-        check_joins=False,
-        check_totals=False,
-    )
+    empty = "SELECT name FROM customers WHERE city = 'Goa' AND name = 'Asha'"
+    sql = AMOUNTS if "check_joins" in settings else empty
+    harness = await start(fixtures(drafted=draft(sql)), url=wide_url, tables=WIDE, **settings)
 
     done = await harness.ask()
 
     assert done.data["checks"] == []
+    assert not done.result.caveats
     assert harness.queries() == 1
 
 

@@ -1,11 +1,6 @@
 """The agent accepts the metadata file that ``bos connect`` drafts."""
 
-from __future__ import annotations
-
-import sqlite3
-from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bos_mcp_db.connecting.allow_list import propose
 from bos_mcp_db.connecting.draft import add_totals, draft
@@ -14,10 +9,8 @@ from bos_mcp_db.connecting.metadata_file import metadata_yaml
 from bos_mcp_db.connecting.model_draft import merge
 from bos_mcp_db.connecting.replies import SchemaWords
 
-from .conftest import GOOD, fixtures
-
-if TYPE_CHECKING:
-    from .conftest import StartHarness
+from .conftest import StartHarness, fixtures, sqlite_database
+from .conftest import draft as draft_query
 
 _SCHEMA = """
 CREATE TABLE "Odd Name" ("select" NUMERIC, "total amount: {x}" NUMERIC, "Größe" TEXT);
@@ -52,10 +45,7 @@ _SAID = {
 
 
 async def test_the_drafted_file_is_used(start: StartHarness, tmp_path: Path) -> None:
-    database = tmp_path / "odd.db"
-    with closing(sqlite3.connect(database)) as connection:
-        connection.executescript(_SCHEMA)
-    url = f"sqlite:///{database}"
+    url = sqlite_database(tmp_path, _SCHEMA)
     found = await introspect(url)
     proposal = propose(found.tables, found.sources)
     drafted = draft(proposal.tables)
@@ -63,10 +53,8 @@ async def test_the_drafted_file_is_used(start: StartHarness, tmp_path: Path) -> 
     add_totals(drafted, proposal.tables)
     path = tmp_path / "metadata.yaml"
     path.write_text(metadata_yaml(drafted, by_model=True), encoding="utf-8")
-    query = {**GOOD, "sql": "SELECT count(*) AS n FROM orders", "used_tables": ["orders"]}
-    harness = await start(
-        fixtures(drafted=query), url=url, tables=proposal.names, metadata_path=path
-    )
+    query = fixtures(drafted=draft_query("SELECT count(*) AS n FROM orders"))
+    harness = await start(query, url=url, tables=proposal.names, metadata_path=path)
 
     outcome = await harness.ask("How many orders are there?")
 

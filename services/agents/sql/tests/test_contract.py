@@ -14,7 +14,7 @@ from bos_testkit.agent_contract import Process, Rule, Subject, every_rule, servi
 from bos_testkit.scripted_model.pytest_fixtures import model_settings
 from bos_testkit.scripted_model.server import ScriptedModel
 
-from .conftest import TASK, fixtures, served_database, write_company
+from .conftest import TASK, fixtures, served_database, sqlite_database
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def subject(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Subject]:
     telemetry = Telemetry.for_tests("sql")
-    url = write_company(tmp_path_factory.mktemp("company"))
+    url = sqlite_database(tmp_path_factory.mktemp("company"))
     async with (
         served_database(url, Telemetry.for_tests("mcp_db")) as mcp_db,
         ScriptedModel(fixtures()) as model,

@@ -49,9 +49,6 @@ def test_a_file_adds_to_the_metadata_of_the_database(catalog: Catalog) -> None:
     assert [metric.tables for metric in enriched.metrics] == [("orders",)]
     assert enriched.joins[0].text == "orders.placed_on = weather.day: The weather of that day"
     assert enriched.joins[1:] == catalog.joins
-
-
-def test_an_empty_file_adds_nothing(catalog: Catalog) -> None:
     assert parse_curated("# nothing yet\n").applied_to(catalog) == catalog
 
 
@@ -77,13 +74,11 @@ def test_string_literals_in_a_formula_are_not_checked_as_fields(catalog: Catalog
     [
         ("tables:\n  order: {}\n", 2, "no table 'order'; did you mean orders?"),
         ("tables:\n  orders:\n    fields:\n      profit: {}\n", 4, "no field of orders 'profit'"),
-        ("tables:\n  salaries: {}\n", 2, "no table 'salaries'"),
         (
             "metrics:\n  m:\n    description: x\n    formula: SUM(orders.netAmont)\n",
             4,
             "no field of orders 'netAmont'; did you mean netAmount?",
         ),
-        ("metrics:\n  m: {formula: SUM(sales.x)}\n", 2, "no table 'sales'"),
         ("metrics:\n  m: {formula: COUNT(*)}\n", 2, "names no field"),
         ("joins:\n- on: orders.placed_on = weather.hour\n", 2, "no field of weather 'hour'"),
         ("joins:\n- on: orders.placed_on\n", 2, "write a.x = b.y"),
@@ -94,7 +89,7 @@ def test_string_literals_in_a_formula_are_not_checked_as_fields(catalog: Catalog
         ),
     ],
 )
-def test_unknown_names_are_refused_with_their_line(
+def test_unknown_names_have_their_line(
     catalog: Catalog, text: str, line: int, expected: str
 ) -> None:
     with pytest.raises(ConfigurationError) as failure:
@@ -126,6 +121,8 @@ def test_a_metric_has_filters_time_dimensions_and_alternatives(catalog: Catalog)
         " period by orders.placed_on; split only by weather, orders.order_id"
     )
     assert second.text == "count = COUNT(orders.order_id)"
+    hint = "metrics: {m: {formula: orders.netAmount over days, enforced: false}}"
+    assert not parse_curated(hint).applied_to(catalog).metrics[0].enforced
 
 
 @pytest.mark.parametrize(
@@ -134,16 +131,14 @@ def test_a_metric_has_filters_time_dimensions_and_alternatives(catalog: Catalog)
         (("SUM(orders.netAmount)", "orders.netAmount"), 2, "aggregates nothing"),
         (("SUM(orders.netAmount)", "SUM(orders.netAmount) by day"), 2, "no SQL expression"),
         (("SUM(orders.netAmount)", "(SELECT SUM(orders.netAmount))"), 2, "fields alone"),
-        (("netAmount > 0", "netAmont > 0"), 4, "no field of orders 'netAmont'"),
         (("netAmount > 0", "netAmount >"), 2, "no SQL expression"),
         (("orders.placed_on", "orders.placed"), 5, "no field of orders 'placed'"),
         (("weather,", "wether,"), 6, "no table ''"),
-        (("orders.order_id]", "orders.id]"), 6, "no field of orders 'id'"),
         (("[count]", "[counts]"), 8, "no metric 'counts'; did you mean count?"),
         (("[sold]", "[Counts]"), 9, "another metric is called 'count', too"),
     ],
 )
-def test_a_metric_that_no_query_could_be_compared_with_is_refused(
+def test_a_metric_that_cannot_be_compared_is_refused(
     catalog: Catalog, instead: tuple[str, str], line: int, expected: str
 ) -> None:
     with pytest.raises(ConfigurationError) as failure:
@@ -153,15 +148,7 @@ def test_a_metric_that_no_query_could_be_compared_with_is_refused(
     assert expected in failure.value.message
 
 
-def test_a_hint_may_be_any_text_with_fields(catalog: Catalog) -> None:
-    text = "metrics: {m: {formula: orders.netAmount over days, enforced: false}}"
-
-    (metric,) = parse_curated(text).applied_to(catalog).metrics
-
-    assert not metric.enforced
-
-
-def test_a_metric_with_a_field_that_the_user_may_not_read_is_left_out(catalog: Catalog) -> None:
+def test_a_metric_with_an_unreadable_field_is_left_out(catalog: Catalog) -> None:
     weather = tuple(table for table in catalog.tables if table.name == "weather")
     orders = tuple(table for table in catalog.tables if table.name == "orders")
     curated = parse_curated(METRIC)
@@ -171,9 +158,7 @@ def test_a_metric_with_a_field_that_the_user_may_not_read_is_left_out(catalog: C
         assert "turnover" not in [metric.name for metric in seen.metrics]
 
 
-def test_entries_about_tables_that_the_user_may_not_read_are_skipped(
-    catalog: Catalog,
-) -> None:
+def test_entries_about_unreadable_tables_are_skipped(catalog: Catalog) -> None:
     """One file serves users of all groups."""
     curated = parse_curated(GOOD)
     orders = tuple(table for table in catalog.tables if table.name == "orders")
@@ -194,10 +179,8 @@ def test_entries_about_tables_that_the_user_may_not_read_are_skipped(
     [
         ("tables:\n  orders:\n    sinonyms: [x]\n", 3, "tables.orders.sinonyms: Extra inputs"),
         ("tables:\n  orders:\n    synonyms: bill\n", 3, "valid list"),
-        ("tables:\n  orders:\n", 2, "valid dictionary"),
         ("tables:\n  a: {}\n  b: {}\n  a: {}\n", 4, "'a' is given twice"),
         ("metrics:\n  m:\n    description: x\n", 2, "metrics.m.formula: Field required"),
-        ("tables: [orders\nmetrics: {}", 2, "expected ',' or ']'"),
         ("- a\n- b\n", 1, "valid dictionary"),
         ("tables:\n  ? [a, b]\n  : {}\n", 2, "a name was expected"),
         ("tables: &a\n  x: *a\n", 1, "too deeply nested"),

@@ -40,9 +40,7 @@ def index(company: Catalog) -> MetadataIndex:
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.task)
-def test_the_tables_of_every_demo_question_are_suggested(
-    index: MetadataIndex, step: SqlStep
-) -> None:
+def test_tables_of_every_demo_question_are_suggested(index: MetadataIndex, step: SqlStep) -> None:
     assert set(step.tables) <= set(index.suggested_tables(step.task, 6))
 
 

@@ -12,36 +12,25 @@ from .conftest import SUCCEEDED, StartHarness, draft, fixtures
 
 pytestmark = pytest.mark.requirement("D-09", "D-15")
 
-SHOP = (
-    Table(
-        "t",
-        "table",
-        tuple(
-            Field(name, kind)
-            for name, kind in {
-                "id": "integer",
-                "n": "integer",
-                "net": "numeric(14, 2)",
-                "share": "double precision",
-                "d": "date",
-                "at": "timestamp without time zone",
-                "name": "text",
-                "ok": "boolean",
-            }.items()
-        ),
-    ),
-)
+COLUMNS = {
+    "id": "integer",
+    "n": "integer",
+    "net": "numeric(14, 2)",
+    "share": "double precision",
+    "d": "date",
+    "at": "timestamp without time zone",
+    "name": "text",
+    "ok": "boolean",
+}
+SHOP = (Table("t", "table", tuple(Field(*each) for each in COLUMNS.items())),)
 COUNTED = "SELECT name, COUNT(*) AS many FROM t GROUP BY name ORDER BY many DESC LIMIT 5"
-# Source and target dialect, a query, and its translation.
+# Source and target dialect, a query, and its translation; between PostgreSQL and SQLite they are
+# run in test_translated_rows.py.
 RIGHT = [
     ("postgres", "tsql", COUNTED,
      "SELECT TOP 5 name, COUNT_BIG(*) AS many FROM t GROUP BY name ORDER BY many DESC"),
     ("sqlite", "tsql", COUNTED,
      "SELECT TOP 5 name, COUNT_BIG(*) AS many FROM t GROUP BY name ORDER BY many DESC"),
-    ("postgres", "sqlite", COUNTED,
-     "SELECT name, COUNT(*) AS many FROM t GROUP BY name ORDER BY many DESC NULLS FIRST LIMIT 5"),
-    ("sqlite", "postgres", COUNTED,
-     "SELECT name, COUNT(*) AS many FROM t GROUP BY name ORDER BY many DESC NULLS LAST LIMIT 5"),
     ("postgres", "duckdb", COUNTED,
      "SELECT name, COUNT(*) AS many FROM t GROUP BY name ORDER BY many DESC NULLS FIRST LIMIT 5"),
     ("duckdb", "postgres", COUNTED,
@@ -50,21 +39,12 @@ RIGHT = [
      "SELECT FORMAT(d, 'yyyy-MM') AS m, SUM(net) AS s FROM t GROUP BY FORMAT(d, 'yyyy-MM')"),
     ("postgres", "tsql", "SELECT to_char(d, 'YYYY-MM') AS m, SUM(net) AS s FROM t GROUP BY m",
      "SELECT FORMAT(d, 'yyyy-MM') AS m, SUM(net) AS s FROM t GROUP BY FORMAT(d, 'yyyy-MM')"),
-    ("postgres", "sqlite", "SELECT to_char(d, 'YYYY-MM') AS m FROM t",
-     "SELECT STRFTIME('%Y-%m', d) AS m FROM t"),
-    ("sqlite", "postgres", "SELECT strftime('%Y-%m', d) AS m FROM t",
-     "SELECT TO_CHAR(CAST(d AS TIMESTAMP), 'YYYY-MM') AS m FROM t"),
     # SQL Server sorts NULL first and allows no alias within an expression.
     ("postgres", "tsql", "SELECT name, SUM(net) AS s FROM t GROUP BY name ORDER BY s DESC",
      "SELECT name, SUM(net) AS s FROM t GROUP BY name"
      " ORDER BY CASE WHEN (SUM(net)) IS NULL THEN 1 ELSE 0 END DESC, s DESC"),
     ("postgres", "tsql", "SELECT COUNT(*) FILTER (WHERE n > 1) AS c FROM t",
      "SELECT COUNT(IIF(n > 1, 1, NULL)) AS c FROM t"),
-    ("postgres", "sqlite", "SELECT 100.0 * SUM(net) / SUM(n) AS p FROM t",
-     "SELECT 100.0 * SUM(net) / SUM(n) AS p FROM t"),
-    ("sqlite", "postgres", "SELECT n / id AS q FROM t", "SELECT n / NULLIF(id, 0) AS q FROM t"),
-    ("postgres", "sqlite", "SELECT id FROM t WHERE name ILIKE '%x%'",
-     "SELECT id FROM t WHERE LOWER(name) LIKE LOWER('%x%')"),
     ("sqlite", "tsql", "SELECT name || '!' AS s FROM t", "SELECT name + '!' AS s FROM t"),
     ("sqlite", "postgres", "SELECT group_concat(name) AS s FROM t",
      "SELECT STRING_AGG(name, ',') AS s FROM t"),
@@ -81,18 +61,13 @@ WRONG = [
     ("duckdb", BOTH, "SELECT id FROM t QUALIFY row_number() OVER (ORDER BY n) = 1", ""),
     ("postgres", BOTH, "SELECT d + INTERVAL '1 month' FROM t", "an interval"),
     ("postgres", BOTH, "SELECT d - 7 FROM t", "arithmetic with dates"),
-    ("postgres", BOTH, "SELECT at - d FROM t", "arithmetic with dates"),
     ("postgres", BOTH, "SELECT id FROM t WHERE d < now()", "the clock of another database"),
     ("sqlite", OTHERS, "SELECT id FROM t WHERE d < date('now')", "the clock of another database"),
     ("postgres", ("sqlite",), "SELECT date_trunc('month', d) FROM t", "the start of a period"),
-    ("postgres", BOTH, "SELECT date_trunc('week', d) FROM t", ""),
     ("postgres", BOTH, "SELECT EXTRACT(DOW FROM d) FROM t", "a part of a date"),
     ("postgres", BOTH, "SELECT to_char(d, 'Mon YYYY') FROM t", "a format of dates or numbers"),
-    ("postgres", BOTH, "SELECT to_char(net, '999') FROM t", "a format of dates or numbers"),
     ("postgres", BOTH, "SELECT age(d) FROM t", "a function that only one of the dialects has"),
     ("sqlite", OTHERS, "SELECT date(d, '+1 month') FROM t",
-     "a function that only one of the dialects has"),
-    ("sqlite", OTHERS, "SELECT julianday(d) FROM t",
      "a function that only one of the dialects has"),
     ("sqlite", OTHERS, "SELECT strftime('%W', d) FROM t", "a format of dates or numbers"),
     ("postgres", BOTH, "SELECT DISTINCT ON (name) name, id FROM t ORDER BY name, id",
@@ -145,6 +120,16 @@ WRONG = [
     ("postgres", BOTH, "SELECT array_agg(id) FROM t", "arrays"),
     ("postgres", BOTH, "SELECT bool_and(ok) FROM t", "AND or OR over all rows"),
     ("postgres", BOTH, "SELECT at::timestamp FROM t WHERE n (", "cannot be translated"),
+    # Each of these gave other rows.
+    ("postgres", ("sqlite",), "SELECT SUBSTR(name, -2) FROM t", ""),
+    ("sqlite", ("postgres",), "SELECT SUBSTR(name, -2) FROM t", ""),
+    ("postgres", ("sqlite",), "SELECT id FROM t WHERE at <= '2026-01-01'", ""),
+    ("sqlite", ("postgres",), "SELECT id FROM t WHERE at BETWEEN '2025-12-01' AND '2026-01-01'",
+     ""),
+    ("postgres", ("sqlite",), "SELECT CAST(net AS INTEGER) FROM t", ""),
+    ("sqlite", ("postgres",), "SELECT CAST(share AS INTEGER) FROM t", ""),
+    ("postgres", ("sqlite",), "SELECT CONCAT(name, n) FROM t", ""),
+    ("postgres", ("sqlite",), "SELECT string_agg(name, ', ' ORDER BY name) FROM t", ""),
 ]  # fmt: skip
 
 
@@ -163,9 +148,7 @@ def test_a_query_is_translated(source: Any, target: Any, sql: str, expected: str
         for at, (source, targets, sql, reason) in enumerate(WRONG)
     ],
 )
-def test_known_wrong_translations_are_withheld(
-    source: Any, target: Any, sql: str, reason: str
-) -> None:
+def test_wrong_translations_are_withheld(source: Any, target: Any, sql: str, reason: str) -> None:
     done = translate(sql, source, target, SHOP)
 
     assert done.sql == ""
@@ -173,21 +156,14 @@ def test_known_wrong_translations_are_withheld(
     assert done.withheld.startswith(reason)
 
 
-def test_translation_of_a_deeply_nested_query_is_withheld_in_bounded_time() -> None:
+def test_translation_of_a_deeply_nested_query_is_withheld() -> None:
     deep = "SELECT " + "(" * 3_000 + "1" + ")" * 3_000
 
     assert translate(deep, "postgres", "tsql", SHOP).withheld.startswith("cannot be translated")
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest) -> str:
-    return str(request.getfixturevalue(f"{request.param}_url"))
-
-
 @pytest.mark.requirement("T-04", "D-09", "D-16", "D-17")
-async def test_variants_of_all_dialects_have_the_text_of_the_guard(
-    start: StartHarness, url: str
-) -> None:
+async def test_variants_have_the_text_of_the_guard(start: StartHarness, url: str) -> None:
     harness = await start(fixtures(drafted=draft("SELECT city FROM customers")), url=url)
 
     done = await harness.ask()
@@ -203,11 +179,7 @@ async def test_variants_of_all_dialects_have_the_text_of_the_guard(
 GLOB = "SELECT name FROM customers WHERE name GLOB 'A*'"
 
 
-@pytest.mark.requirement("D-15")
-async def test_a_known_wrong_variant_is_withheld_and_the_trace_says_why(
-    start: StartHarness,
-) -> None:
-    """It is not in the result's data."""
+async def test_a_known_wrong_variant_is_withheld_with_its_reason(start: StartHarness) -> None:
     harness = await start(fixtures(drafted=draft(GLOB)))
 
     done = await harness.ask()
@@ -222,23 +194,13 @@ async def test_a_known_wrong_variant_is_withheld_and_the_trace_says_why(
     assert harness.prompts("DialectVariant") == []
 
 
-async def test_known_wrong_variants_are_written_by_the_model_if_so_configured(
-    start: StartHarness,
-) -> None:
-    """The guard checks these too: one reads a forbidden table."""
+async def test_the_model_may_write_variants_that_the_guard_passes(start: StartHarness) -> None:
     written = [
-        fixture(
-            "postgres",
-            ["same query for PostgreSQL"],
-            schema="DialectVariant",
-            json={"sql": "SELECT name FROM customers WHERE name ~ '^A'"},
-        ),
-        fixture(
-            "tsql",
-            ["same query for SQL Server"],
-            schema="DialectVariant",
-            json={"sql": "SELECT employee FROM salaries"},
-        ),
+        fixture(name, [f"same query for {name}"], schema="DialectVariant", json={"sql": sql})
+        for name, sql in {
+            "PostgreSQL": "SELECT name FROM customers WHERE name ~ '^A'",
+            "SQL Server": "SELECT employee FROM salaries",
+        }.items()
     ]
     harness = await start(fixtures(*written, drafted=draft(GLOB)), variants="model")
 
@@ -254,9 +216,7 @@ async def test_known_wrong_variants_are_written_by_the_model_if_so_configured(
     assert harness.queries() == 1
 
 
-async def test_the_model_is_not_called_for_variants_that_can_be_translated(
-    start: StartHarness,
-) -> None:
+async def test_the_model_writes_no_variant_that_can_be_translated(start: StartHarness) -> None:
     harness = await start(variants="model")
 
     done = await harness.ask()

@@ -13,46 +13,25 @@ from bos_sql.grounding.index import MetadataFilters, MetadataIndex
 from bos_sql.grounding.joins import JoinGraph
 from bos_sql.grounding.schema_excerpt import GroundingPack
 
-from .wide_schema import wide_questions, wide_tables
+from .wide_schema import described, wide_questions, wide_tables
 
 pytestmark = pytest.mark.requirement("D-06", "D-07")
 
 
-def table(name: str, columns: str, comment: str = "", **keys: Any) -> dict[str, Any]:
-    """A table as ``mcp_db_schema`` describes it; ``a=("b", "x")``: its column a points at b.x."""
-    names = columns.split()
-    return {
-        "name": name,
-        "kind": "table",
-        "comment": comment,
-        "row_estimate": 7,
-        "columns": [
-            {"name": each, "type": "text", "nullable": False, "comment": "", "sample_values": []}
-            for each in names
-        ],
-        "primary_key": names[:1],
-        "unique_keys": [],
-        "foreign_keys": [
-            {"columns": [own], "table": other, "references": [column]}
-            for own, (other, column) in keys.items()
-        ],
-    }
-
-
 def shop() -> list[dict[str, Any]]:
-    described = [
-        table("regions", "region_id region_name"),
-        table("customers", "customer_id name region_id", region_id=("regions", "region_id")),
-        table(
+    tables = [
+        described("regions", "region_id region_name"),
+        described("customers", "customer_id name region_id", region_id=("regions", "region_id")),
+        described(
             "orders",
             "order_id customer_id placed_on netAmount",
             "What was bought",
             customer_id=("customers", "customer_id"),
         ),
-        table("weather", "day temperature"),
+        described("weather", "day temperature"),
     ]
-    described[0]["columns"][1]["sample_values"] = ["Bavaria", "Saxony"]
-    return described
+    tables[0]["columns"][1]["sample_values"] = ["Bavaria", "Saxony"]
+    return tables
 
 
 @pytest.fixture
@@ -64,12 +43,10 @@ def index() -> MetadataIndex:
     ("one", "other"),
     [
         ("customerName", "customer names"),
-        ("order_dates", "ordered date"),
         ("HTTPStatus2", "http status2"),
         ("categories", "Category"),
         ("boxes matches", "box match"),
         ("addresses", "address"),
-        ("placed", "placing"),
         ("shipped", "shipping"),
         ("Größen", "größen"),
     ],
@@ -90,26 +67,18 @@ def test_stop_words_are_left_out() -> None:
     assert words("") == []
 
 
-def test_a_name_is_found_as_a_whole_only_where_all_its_words_occur_in_order() -> None:
+def test_a_name_is_found_where_its_words_occur_in_order() -> None:
     assert "=purchas order" in terms("late purchase orders")
     assert "=purchas order" not in terms("orders of a purchase")
 
 
-def test_a_rare_word_weighs_more_than_a_common_one() -> None:
-    ranking = Ranking([[(1.0, ["sale", "pump"])], [(1.0, ["sale"])], [(1.0, ["sale"])]])
-
-    scores = ranking.scores(["sale", "pump"])
-
+def test_rare_words_and_words_in_names_weigh_more() -> None:
+    rare = Ranking([[(1.0, ["sale", "pump"])], [(1.0, ["sale"])], [(1.0, ["sale"])]])
+    scores = rare.scores(["sale", "pump"])
     assert scores[0] > 2 * scores[1]
-    assert ranking.scores(["nothing"]) == {}
-
-
-def test_a_word_in_a_name_weighs_more_than_in_a_comment() -> None:
-    ranking = Ranking([[(4.0, ["order"])], [(1.0, ["order"]), (3.0, ["else"])]])
-
-    scores = ranking.scores(["order"])
-
-    assert scores[0] > scores[1]
+    assert rare.scores(["nothing"]) == {}
+    named = Ranking([[(4.0, ["order"])], [(1.0, ["order"]), (3.0, ["else"])]])
+    assert named.scores(["order"])[0] > named.scores(["order"])[1]
 
 
 def test_an_empty_database_has_nothing_to_find() -> None:
@@ -120,7 +89,6 @@ def test_an_empty_database_has_nothing_to_find() -> None:
     assert empty.pack((), "orders") == GroundingPack()
 
 
-@pytest.mark.requirement("D-06")
 def test_documents_of_every_kind_are_found(index: MetadataIndex) -> None:
     hits = index.search_metadata("net amount of orders by customer", top_k=50)
 
@@ -132,7 +100,6 @@ def test_documents_of_every_kind_are_found(index: MetadataIndex) -> None:
     assert not any("weather" in each for each in ids)
 
 
-@pytest.mark.requirement("D-06")
 def test_top_k_and_filters_narrow_the_search(index: MetadataIndex) -> None:
     only_fields = MetadataFilters(frozenset({"field"}), frozenset({"customers"}))
 
@@ -158,10 +125,7 @@ def test_a_question_without_a_word_in_common_suggests_nothing(index: MetadataInd
     assert index.suggested_tables("How are we doing?", 5) == ()
 
 
-@pytest.mark.requirement("D-07")
-def test_the_schema_excerpt_holds_tables_fields_joins_and_citations(
-    index: MetadataIndex,
-) -> None:
+def test_the_schema_excerpt_holds_tables_joins_and_citations(index: MetadataIndex) -> None:
     tables = index.with_joining_tables(("orders", "regions"))
 
     pack = index.pack(tables, "net amount per region")
@@ -264,18 +228,8 @@ def test_metrics_are_shown_with_the_tables_that_they_need() -> None:
         ("profit_usd", False),
     ],
 )
-def test_existing_names_are_distinguished_from_invented_ones(
-    index: MetadataIndex, name: str, known: bool
-) -> None:
+def test_invented_names_are_recognised(index: MetadataIndex, name: str, known: bool) -> None:
     assert index.names(name) is known
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Loads:
@@ -300,12 +254,12 @@ async def test_an_index_is_built_once_per_schema_fingerprint() -> None:
     assert load.count == 3
 
 
-async def test_an_index_is_rebuilt_when_it_expires_or_has_no_fingerprint() -> None:
-    clock, load = Clock(), Loads()
-    indexes = MetadataIndexes(None, ttl_s=60, clock=clock)
+async def test_an_expired_index_is_rebuilt() -> None:
+    now, load = [0.0], Loads()
+    indexes = MetadataIndexes(None, ttl_s=60, clock=lambda: now[0])
 
     first = await indexes.get("shop", "f1", load)
-    clock.now = 60
+    now[0] = 60
     assert await indexes.get("shop", "f1", load) is not first
     await indexes.get("shop", "", load)
     await indexes.get("shop", "", load)
@@ -384,18 +338,10 @@ def wide() -> MetadataIndex:
 
 
 @pytest.mark.parametrize(("question", "needed"), wide_questions().items())
-def test_of_200_tables_the_required_ones_are_among_the_six_suggested(
+def test_of_200_tables_the_required_ones_are_suggested(
     wide: MetadataIndex, question: str, needed: set[str]
 ) -> None:
     suggested = wide.suggested_tables(question, 6)
 
     assert needed <= set(suggested)
     assert len(suggested) <= 6
-
-
-def test_the_wide_schema_has_200_tables(wide: MetadataIndex) -> None:
-    names = {each.name for each in wide.catalog.tables}
-
-    assert len(names) == 200
-    assert len(wide_questions()) == 20
-    assert all(needed <= names for needed in wide_questions().values())

@@ -15,10 +15,7 @@ OVERVIEW = Overview(
 )
 
 
-@pytest.mark.requirement("T-10")
-async def test_tables_are_listed_without_query_and_without_model(
-    start: StartHarness, postgres_url: str
-) -> None:
+async def test_tables_are_listed_without_a_model(start: StartHarness, postgres_url: str) -> None:
     harness = await start(url=postgres_url, models=False)
 
     done = await harness.ask("List all tables in the database")

@@ -1,23 +1,16 @@
 """MCP client: run token, deadline, cancellation, failures."""
 
 import asyncio
-import socket
-import sqlite3
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 from pydantic import SecretStr
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from bos_chassis.auth.callers import RunTokenSigner, RunTokenVerifier, generate_keypair, run_token
-from bos_chassis.telemetry import Telemetry
 from bos_errors import (
     BosError,
     ConfigurationError,
@@ -25,12 +18,12 @@ from bos_errors import (
     Unauthenticated,
     Unavailable,
 )
-from bos_mcp_db.service import serve as serve_mcp_db
-from bos_mcp_db.settings import DatabaseSettings, McpDbSettings
+from bos_mcp_db.settings import DatabaseSettings
 from bos_sql.database.mcp import McpClient
+from bos_testkit.asgi_server import asgi_server
 from bos_testkit.waiting import eventually
 
-from .conftest import FAILED, TABLES, StartHarness, draft, fixtures
+from .conftest import FAILED, TABLES, StartHarness, draft, fixtures, sqlite_database
 
 pytestmark = pytest.mark.requirement("R-05", "D-19")
 
@@ -44,26 +37,6 @@ def client(url: str) -> McpClient:
     return McpClient(url, max_reply_bytes=2**24)
 
 
-@asynccontextmanager
-async def answering(status: int, text: str = "", media: str = "text/plain") -> AsyncIterator[str]:
-    """Serve the same response to every request."""
-
-    async def answer(_: Request) -> Response:
-        return PlainTextResponse(text, status_code=status, media_type=media)
-
-    app = Starlette(routes=[Route("/mcp", answer, methods=["POST"])])
-    config = uvicorn.Config(app, log_config=None, log_level=None, lifespan="off", ws="none")
-    server = uvicorn.Server(config)
-    listener = socket.create_server(("127.0.0.1", 0))
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
-    try:
-        await eventually(lambda: server.started)
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
-    finally:
-        server.should_exit = True
-        await serving
-
-
 @pytest.mark.parametrize(
     ("status", "text", "media", "error"),
     [
@@ -72,46 +45,31 @@ async def answering(status: int, text: str = "", media: str = "text/plain") -> A
         (503, "<html>", "text/html", Unavailable),
         (404, "", "text/plain", ConfigurationError),
         (200, "<html>no MCP</html>", "text/html", ConfigurationError),
+        (200, '{"jsonrpc":', "application/json", BosError),
     ],
 )
 async def test_responses_that_are_no_mcp_become_typed_errors(
     status: int, text: str, media: str, error: type[BosError]
 ) -> None:
-    async with answering(status, text, media) as url, client(url) as mcp:
+    async def answer(_: Request) -> Response:
+        return PlainTextResponse(text, status_code=status, media_type=media)
+
+    app = Starlette(routes=[Route("/mcp", answer, methods=["POST"])])
+    async with asgi_server(app) as url, client(f"{url}/mcp") as mcp:
         with pytest.raises(error):
             await mcp.call("mcp_db_schema", {}, timeout_s=5)
-
-
-async def test_broken_json_is_an_error_and_not_a_hang() -> None:
-    async with answering(200, '{"jsonrpc":', "application/json") as url, client(url) as mcp:
-        with pytest.raises(BosError):
-            await mcp.call("mcp_db_schema", {}, timeout_s=5)
-
-
-async def test_a_failed_call_does_not_affect_the_next(start: StartHarness) -> None:
-    harness = await start()
-    async with client("http://127.0.0.1:1/mcp") as mcp:
-        with pytest.raises(Unavailable):
-            await mcp.call("mcp_db_schema", {}, timeout_s=5)
-        with pytest.raises(Unavailable):
-            await mcp.call("mcp_db_schema", {}, timeout_s=5)
-
-    async with client(harness.mcp_db.url) as mcp:
-        with pytest.raises(ConfigurationError):
-            await mcp.call("no_such_tool", {}, timeout_s=5)
-        assert (await mcp.call("mcp_db_schema", {}, timeout_s=5))["success"] is True
 
 
 @pytest.mark.requirement("C-34")
 async def test_calls_run_concurrently(start: StartHarness) -> None:
     harness = await start()
     async with client(harness.mcp_db.url) as mcp:
-        replies = await asyncio.gather(
-            *(
-                mcp.call("mcp_db_query", {"query": f"SELECT {n} AS n"}, timeout_s=10)
-                for n in range(20)
-            )
-        )
+        # A failed call does not affect the next.
+        with pytest.raises(ConfigurationError):
+            await mcp.call("no_such_tool", {}, timeout_s=5)
+        queries = [{"query": f"SELECT {n} AS n"} for n in range(20)]
+        calls = (mcp.call("mcp_db_query", query, timeout_s=10) for query in queries)
+        replies = await asyncio.gather(*calls)
     assert [reply["data"] for reply in replies] == [[[n]] for n in range(20)]
 
 
@@ -210,42 +168,16 @@ async def test_an_invalid_setting_ends_the_step_at_once(
     assert harness.prompts("QueryDraft") == []
 
 
-async def test_the_run_token_is_sent_with_the_call(sqlite_url: str) -> None:
-    private, public = generate_keypair()
-    signer = RunTokenSigner(private)
-    verifier = RunTokenVerifier([public], "mcp_db")
-    settings = McpDbSettings.load(
-        databases={"main": DatabaseSettings(url=SecretStr(sqlite_url), allowed_tables=TABLES)},
-        database_url=None,
-    )
-    telemetry = Telemetry.for_tests("mcp_db")
-    async with (
-        serve_mcp_db(settings, telemetry, auth=verifier) as server,
-        client(server.url) as mcp,
-    ):
-        with pytest.raises(Unauthenticated):
-            await mcp.call("mcp_db_schema", {}, timeout_s=5)
-        with run_token(signer.mint("ann", "run", "run/0/step", ["sql", "mcp_db"], 60)):
-            assert (await mcp.call("mcp_db_schema", {}, timeout_s=5))["success"] is True
-        with (
-            run_token(signer.mint("ann", "run", "run/0/step", ["sql"], 60)),
-            pytest.raises(Unauthenticated),
-        ):
-            await mcp.call("mcp_db_schema", {}, timeout_s=5)
-
-
 @pytest.mark.requirement("A-24")
-async def test_a_request_names_the_database_that_is_asked(
+async def test_a_request_names_the_database(
     start: StartHarness, sqlite_url: str, tmp_path: Path
 ) -> None:
-    other = tmp_path / "other.db"
-    with closing(sqlite3.connect(other)) as connection:
-        connection.executescript(
-            "CREATE TABLE ships (name text); INSERT INTO ships VALUES ('Vega');"
-        )
+    other = sqlite_database(
+        tmp_path, "CREATE TABLE ships (name text); INSERT INTO ships VALUES ('Vega');"
+    )
     databases = {
         "main": DatabaseSettings(url=SecretStr(sqlite_url), allowed_tables=TABLES),
-        "fleet": DatabaseSettings(url=SecretStr(f"sqlite:///{other}"), allowed_tables=("ships",)),
+        "fleet": DatabaseSettings(url=SecretStr(other), allowed_tables=("ships",)),
     }
     harness = await start(
         fixtures(drafted=draft("SELECT name FROM ships")),

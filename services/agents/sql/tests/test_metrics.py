@@ -1,7 +1,5 @@
 """Named metrics: the same question gives the same number, or a refusal."""
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +7,7 @@ import pytest
 
 from bos_testkit.scripted_model.replies import fixture
 
-from .conftest import FAILED, SUCCEEDED, Harness, StartHarness, draft, fixtures
+from .conftest import FAILED, SUCCEEDED, Harness, StartHarness, draft, fixtures, sqlite_database
 
 METADATA = """
 tables:
@@ -27,46 +25,28 @@ metrics:
 RIGHT = "SELECT SUM(net) AS revenue FROM bills WHERE state <> 'void'"
 WRONG = "SELECT SUM(gross) AS revenue FROM bills"
 SENT_BACK = "in another way than"
-WORDINGS = (
-    "What is our revenue?",
-    "Total revenue, please",
-    "How much turnover did we make?",
-    "Sum up the net sales of everything",
-    "REVENUE in all",
-    "Show me the revenues altogether",
-    "net_sales overall",
-    "Give the company's turnover",
-    "Which revenue did all bills bring?",
-    "I want to know how large turnovers were",
-)
-# What a model may write for these: half of them means another number.
-DRAFTS = (
-    RIGHT,
-    WRONG,
-    "SELECT SUM(net) AS revenue FROM bills",
-    "SELECT ROUND(SUM(b.net), 2) AS turnover FROM bills AS b WHERE b.state != 'void'",
-    "SELECT SUM(net) AS revenue FROM bills WHERE state = 'paid'",
-    "SELECT COALESCE(SUM(CASE WHEN state <> 'void' THEN net ELSE 0 END), 0) AS r FROM bills",
-    "SELECT SUM(gross - 1) AS net_sales FROM bills WHERE state <> 'void'",
-    "WITH b AS (SELECT net AS n FROM bills WHERE state <> 'void') SELECT SUM(n) AS t FROM b",
-    "SELECT SUM(net) AS r FROM bills WHERE state <> 'void' AND paid_on < '2026-02-01'",
-    "SELECT AVG(net) * COUNT(net) AS turnover FROM bills WHERE state <> 'void'",
-)
+# Wordings, and what a model may write for them: half of it means another number.
+DRAFTS = {
+    "What is our revenue?": RIGHT,
+    "Sum up the net sales of everything": WRONG,
+    "I want to know how large turnovers were": (
+        "SELECT ROUND(SUM(b.net), 2) AS turnover FROM bills AS b WHERE b.state != 'void'"
+    ),
+    "net_sales overall": "SELECT SUM(net) AS revenue FROM bills WHERE state = 'paid'",
+}
 
 pytestmark = pytest.mark.requirement("D-10")
 
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    path = tmp_path / "bills.db"
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(
-            "CREATE TABLE bills (bill_id integer PRIMARY KEY, net integer NOT NULL,"
-            " gross integer NOT NULL, state text NOT NULL, issued_on date, paid_on date);"
-            "INSERT INTO bills VALUES (1, 100, 118, 'paid', '2026-01-02', '2026-01-09'),"
-            " (2, 50, 59, 'open', '2026-02-03', NULL), (3, 7, 8, 'void', '2026-02-04', NULL);"
-        )
-    return f"sqlite:///{path}"
+    return sqlite_database(
+        tmp_path,
+        "CREATE TABLE bills (bill_id integer PRIMARY KEY, net integer NOT NULL,"
+        " gross integer NOT NULL, state text NOT NULL, issued_on date, paid_on date);"
+        "INSERT INTO bills VALUES (1, 100, 118, 'paid', '2026-01-02', '2026-01-09'),"
+        " (2, 50, 59, 'open', '2026-02-03', NULL), (3, 7, 8, 'void', '2026-02-04', NULL);",
+    )
 
 
 async def _start(
@@ -83,19 +63,17 @@ async def _start(
     )
 
 
-async def test_a_metric_asked_in_ten_wordings_gives_one_number(
-    start: StartHarness, url: str, tmp_path: Path
-) -> None:
+async def test_all_wordings_give_one_number(start: StartHarness, url: str, tmp_path: Path) -> None:
     drafts = [
         fixture(f"draft {n}", [f"### Task\n{wording}"], schema="QueryDraft", json=draft(sql))
-        for n, (wording, sql) in enumerate(zip(WORDINGS, DRAFTS, strict=True))
+        for n, (wording, sql) in enumerate(DRAFTS.items())
     ]
     again = [SENT_BACK, "### Task", "### Metrics"]
     corrected = fixture("corrected", again, schema="QueryDraft", json=draft(RIGHT))
     harness = await _start(start, url, tmp_path, *drafts, corrected)
 
     numbers, corrections = [], 0
-    for wording in WORDINGS:
+    for wording in DRAFTS:
         done = await harness.ask(wording)
         assert done.result.status == SUCCEEDED, wording
         ((value,),) = [row.values() for row in done.data["rows"]]
@@ -103,15 +81,13 @@ async def test_a_metric_asked_in_ten_wordings_gives_one_number(
         assert done.data["metrics"] == [{"name": "revenue", "formula": "SUM(bills.net)"}]
         corrections += len(done.data["attempt_history"]) - 1
 
-    assert numbers == [150] * len(WORDINGS)
-    assert corrections == 6
+    assert numbers == [150] * len(DRAFTS)
+    assert corrections == 2
     # What was sent back never ran.
-    assert harness.queries() == len(WORDINGS)
+    assert harness.queries() == len(DRAFTS)
 
 
-async def test_the_model_gets_the_definition_then_the_difference(
-    start: StartHarness, url: str, tmp_path: Path
-) -> None:
+async def test_the_model_gets_the_definition(start: StartHarness, url: str, tmp_path: Path) -> None:
     corrected = fixture("corrected", [SENT_BACK], schema="QueryDraft", json=draft(RIGHT))
     harness = await _start(start, url, tmp_path, corrected, drafted=draft(WRONG))
 
@@ -127,7 +103,7 @@ async def test_the_model_gets_the_definition_then_the_difference(
     assert [each["disagreement"] != "" for each in done.events("Named metrics")] == [True, False]
 
 
-async def test_a_second_disagreement_is_refused_with_its_reason(
+async def test_a_second_disagreement_is_refused(
     start: StartHarness, url: str, tmp_path: Path
 ) -> None:
     harness = await _start(start, url, tmp_path, drafted=draft(WRONG))
@@ -142,7 +118,7 @@ async def test_a_second_disagreement_is_refused_with_its_reason(
     assert harness.queries() == 0
 
 
-async def test_a_review_does_not_replace_a_metric(
+async def test_reviews_do_not_replace_metrics(
     start: StartHarness, url: str, tmp_path: Path
 ) -> None:
     review = {"checks": "With tax.", "is_correct": False, "corrected_sql": WRONG}
@@ -169,7 +145,7 @@ async def test_questions_that_name_no_enforced_metric_are_free(
     assert done.data["metrics"] == []
 
 
-async def test_the_question_counts_for_the_only_step_of_its_plan(
+async def test_the_only_step_of_a_plan_is_held_to_its_question(
     start: StartHarness, url: str, tmp_path: Path
 ) -> None:
     harness = await _start(start, url, tmp_path, drafted=draft(WRONG))
@@ -179,18 +155,3 @@ async def test_the_question_counts_for_the_only_step_of_its_plan(
     only = await harness.ask("Sum of gross over all bills", is_final_answer=True, **given)
 
     assert (part.result.status, only.result.status) == (SUCCEEDED, FAILED)
-
-
-async def test_small_models_are_held_to_metrics_too(
-    start: StartHarness, url: str, tmp_path: Path
-) -> None:
-    chosen = fixture(
-        "choice", [], schema="SchemaChoice", json={"tables": ["bills"], "is_clear": True}
-    )
-    wrong = fixture("wrong", [], schema="GeneratedSql", json={"sql": WRONG})
-    right = fixture("right", [SENT_BACK], schema="GeneratedSql", json={"sql": RIGHT})
-    harness = await _start(start, url, tmp_path, chosen, wrong, right, tier="small")
-
-    done = await harness.ask("What is our revenue?")
-
-    assert done.data["rows"] == [{"revenue": 150}]

@@ -89,9 +89,7 @@ async def test_index_is_not_prefetched_without_a_cache(ttl_s: float, readings: i
     assert database.calls == readings
 
 
-async def test_prefetched_schema_is_not_used_where_the_plan_does_not_allow_the_tool(
-    start: StartHarness,
-) -> None:
+async def test_a_tool_that_is_not_allowed_is_not_prefetched(start: StartHarness) -> None:
     harness = await start()
     await prepare(harness, **RUN)
 
@@ -101,31 +99,17 @@ async def test_prefetched_schema_is_not_used_where_the_plan_does_not_allow_the_t
     assert done.result.error.type == "PermissionDenied"
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def test_prefetched_overview_expires_after_a_minute() -> None:
-    clock = Clock()
-    prefetched = PrefetchedOverviews(clock=clock)
-    prefetched.keep(("ada", "1"), overview())
-
-    clock.now = TTL_S - 1
-    assert prefetched.get(("ada", "1")) == overview()
-    assert prefetched.get(("ada", "2")) is None
-    clock.now = TTL_S
-    assert prefetched.get(("ada", "1")) is None
-
-
-def test_a_later_prefetch_replaces_the_earlier_one() -> None:
-    prefetched = PrefetchedOverviews()
+def test_a_prefetched_overview_expires_or_is_replaced() -> None:
+    now = [0.0]
+    prefetched = PrefetchedOverviews(clock=lambda: now[0])
     prefetched.keep(("ada", "1"), overview("old"))
     prefetched.keep(("ada", "1"), overview("new"))
 
+    now[0] = TTL_S - 1
     assert prefetched.get(("ada", "1")) == overview("new")
+    assert prefetched.get(("ada", "2")) is None
+    now[0] = TTL_S
+    assert prefetched.get(("ada", "1")) is None
 
 
 def test_at_most_256_overviews_are_cached() -> None:

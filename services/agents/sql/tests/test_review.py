@@ -10,14 +10,15 @@ from bos_agentkit import AgentTask
 from bos_demo.company import DEFAULT_TODAY
 from bos_demo.dialogues import load_approved, load_followups
 from bos_demo.questions import SqlStep, load_questions
-from bos_demo.schema import read_tables
 from bos_sql.grounding.catalog import Catalog, Field, Join, Table
 from bos_sql.model_calls import ModelCalls
 from bos_sql.steps.replies import QueryReview
 from bos_sql.steps.review_need import risks
-from bos_testkit.waiting import eventually
 
 from .conftest import FAILED, GOOD, MISSING_COLUMN, SUCCEEDED, StartHarness, draft, fixtures
+from .test_demo_company import company
+
+__all__ = ["company"]
 
 pytestmark = pytest.mark.requirement("D-12", "D-13")
 
@@ -87,44 +88,19 @@ def test_error_prone_queries_are_reviewed(sql: str, risk: str) -> None:
     assert any(risk in each for each in risks(sql, "postgres", SHOP))
 
 
-def company() -> Catalog:
-    return Catalog(
-        "company",
-        tuple(
-            table(each.name, *(column.name for column in each.columns)) for each in read_tables()
-        ),
-        (
-            Join("invoices", ("customer_id",), "customers", ("customer_id",)),
-            Join("customers", ("region_id",), "regions", ("region_id",)),
-            Join("purchase_orders", ("supplier_id",), "suppliers", ("supplier_id",)),
-            Join("employees", ("department_id",), "departments", ("department_id",)),
-            Join("stock_levels", ("product_id",), "products", ("product_id",)),
-        ),
-    )
-
-
-def test_demo_questions_over_one_or_two_tables_are_not_reviewed() -> None:
-    catalog = company()
+def test_demo_questions_over_one_or_two_tables_are_not_reviewed(company: Catalog) -> None:
     questions = [*load_questions(), *load_followups(), *load_approved()]
     steps = [each for q in questions for each in q.steps if isinstance(each, SqlStep)]
     assert len(steps) > 30
     for step in steps:
-        found = risks(step.query("postgres", DEFAULT_TODAY), "postgres", catalog)
+        found = risks(step.query("postgres", DEFAULT_TODAY), "postgres", company)
         assert bool(found) == (len(step.tables) > 2), (step.task, found)
-
-
-async def test_a_plain_query_causes_no_review(start: StartHarness) -> None:
-    harness = await start()
-
-    done = await harness.ask()
-
-    assert done.result.status == SUCCEEDED
-    assert harness.prompts("QueryReview") == []
 
 
 @pytest.mark.parametrize(
     ("settings", "drafted", "reviews"),
     [
+        ({}, GOOD, 0),
         ({"review": "always"}, GOOD, 1),
         ({"review": "auto"}, {**GOOD, "assumptions": ["Amounts are in rupees"]}, 1),
         ({"review": "never"}, {**GOOD, "assumptions": ["Amounts are in rupees"]}, 0),
@@ -150,9 +126,7 @@ def wrong(corrected: str | None) -> dict[str, Any]:
 
 
 @pytest.mark.requirement("D-09", "D-13")
-async def test_result_of_a_corrected_query_that_passes_the_guard_is_used(
-    start: StartHarness,
-) -> None:
+async def test_result_of_a_guarded_correction_is_used(start: StartHarness) -> None:
     corrected = "SELECT city FROM customers ORDER BY city"
     harness = await start(fixtures(review=wrong(corrected)), review="always")
 
@@ -175,10 +149,8 @@ async def test_result_of_a_corrected_query_that_passes_the_guard_is_used(
     "corrected",
     [
         None,
-        " ",
         "true",
         "SELECT city FROM WHERE",
-        "DELETE FROM orders",
         "SELECT * FROM salaries",
         "SELECT colour FROM orders",
         GOOD["sql"],
@@ -190,9 +162,7 @@ async def test_result_of_a_corrected_query_that_passes_the_guard_is_used(
         "SELECT MAX(amount) AS most FROM orders WHERE order_id > 99",
     ],
 )
-async def test_an_invalid_correction_leaves_the_approved_query_and_its_result(
-    start: StartHarness, corrected: str | None
-) -> None:
+async def test_invalid_corrections_are_ignored(start: StartHarness, corrected: str | None) -> None:
     harness = await start(fixtures(review=wrong(corrected)), review="always")
 
     done = await harness.ask()
@@ -202,6 +172,9 @@ async def test_an_invalid_correction_leaves_the_approved_query_and_its_result(
     assert "SUM(o.amount)" in done.data["sql"]
     assert len(done.data["attempt_history"]) == 1
     assert done.events("Review of the query")[0]["is_correct"] is False
+    is_empty = " WHERE " in (corrected or "")
+    event = "The corrected query found nothing; the first result stands"
+    assert bool(done.events(event)) == is_empty
 
 
 async def test_a_correction_replaces_a_query_that_the_database_refused(start: StartHarness) -> None:
@@ -216,13 +189,9 @@ async def test_a_correction_replaces_a_query_that_the_database_refused(start: St
     assert harness.prompts("ErrorTriage") == []
 
 
-async def test_a_failed_correction_is_the_failed_query_of_the_attempt(
-    start: StartHarness,
-) -> None:
-    other = draft("SELECT colour FROM orders")["sql"]
-    harness = await start(
-        fixtures(drafted=MISSING_COLUMN, review=wrong(other)), review="always", max_attempts=1
-    )
+async def test_a_failed_correction_is_the_failed_query(start: StartHarness) -> None:
+    replies = fixtures(drafted=MISSING_COLUMN, review=wrong("SELECT colour FROM orders"))
+    harness = await start(replies, review="always", max_attempts=1)
 
     done = await harness.ask()
 
@@ -247,7 +216,7 @@ async def test_a_failed_correction_is_the_failed_query_of_the_attempt(
         ("SELECT 1 AS n", "SELECT COUNT(*) AS n FROM customers", 3),
     ],
 )
-async def test_a_correction_is_used_unless_its_result_is_empty_and_the_first_is_not(
+async def test_a_correction_is_used_unless_it_alone_finds_nothing(
     start: StartHarness, first: str, corrected: str, found: int | None
 ) -> None:
     harness = await start(fixtures(drafted=draft(first), review=wrong(corrected)), review="always")
@@ -256,24 +225,11 @@ async def test_a_correction_is_used_unless_its_result_is_empty_and_the_first_is_
 
     assert [row["n"] for row in done.data["rows"]] == [found]
     assert done.data["sql"].startswith(corrected)
-    assert done.events("The corrected query found nothing; the first result stands") == []
 
 
-async def test_a_correction_with_an_empty_result_is_in_the_trace(start: StartHarness) -> None:
-    harness = await start(
-        fixtures(review=wrong("SELECT city FROM customers WHERE 1 = 0")), review="always"
-    )
-
-    done = await harness.ask()
-
-    assert done.events("The corrected query found nothing; the first result stands")
-    assert harness.queries("ok") == 2
-
-
-@pytest.mark.parametrize("reply", ["prose", "html", "empty"])
-async def test_without_a_review_the_guarded_query_stands(start: StartHarness, reply: str) -> None:
+async def test_without_a_review_the_guarded_query_stands(start: StartHarness) -> None:
     harness = await start(review="always")
-    getattr(harness.model.knobs, f"{reply}_next")(9, schema="QueryReview")
+    harness.model.knobs.prose_next(9, schema="QueryReview")
 
     done = await harness.ask()
 
@@ -298,19 +254,6 @@ async def test_an_optional_call_ends_after_its_share_of_the_time() -> None:
 
     assert reply is None
     assert task.remaining_s() > 0
-
-
-async def test_a_review_is_cancelled_when_mcp_db_refuses_the_query(start: StartHarness) -> None:
-    """No review can correct that; the call does not continue in the background."""
-    harness = await start(
-        fixtures(drafted=draft("SELECT * FROM exact")), mcp_db={"max_columns": 3}, review="always"
-    )
-
-    done = await harness.ask()
-
-    assert done.result.error.type == "QueryError"
-    assert harness.queries("query_refused") == 1
-    await eventually(lambda: harness.model.in_flight == 0)
 
 
 def test_the_names_of_a_query_are_case_insensitive() -> None:

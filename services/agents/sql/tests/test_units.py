@@ -8,7 +8,7 @@ import pytest
 
 from bos.agent.v1 import SideEffectClass
 from bos_chassis.telemetry import Telemetry
-from bos_chassis.values import from_value, make_table, table_rows
+from bos_chassis.values import make_table, table_rows
 from bos_errors import ConfigurationError, Internal
 from bos_mcp_db import values as mcp_db_values
 from bos_sql.agent import SqlAgent
@@ -97,9 +97,6 @@ def test_a_success_becomes_a_table() -> None:
 def test_a_failure_or_invalid_data_is_no_table(changes: dict[str, Any]) -> None:
     with pytest.raises(Internal):
         read_table(envelope(**changes))
-
-
-def test_an_incomplete_envelope_is_refused() -> None:
     with pytest.raises(Internal):
         read_table({"success": True})
 
@@ -109,13 +106,8 @@ def test_an_incomplete_envelope_is_refused() -> None:
     [
         ([], "No rows match (status = open): no data was found."),
         ([["Pune", Decimal("10.10")]], "city: Pune, total: 10.10."),
-        ([["Pune", 0]], "city: Pune, total: 0."),
         ([[None, 0]], "city: no value, total: 0."),
-        (
-            [[None, None]],
-            "There is no value for city, total (status = open): no data was found.",
-        ),
-        ([["Pune", 1], ["Agra", 2]], "2 rows with city, total: Pune, 1; Agra, 2."),
+        ([[None, None]], "There is no value for city, total (status = open): no data was found."),
         (
             [[f"c{n}", n] for n in range(5)],
             "5 rows with city, total: c0, 0; c1, 1; c2, 2; and 2 more.",
@@ -127,17 +119,10 @@ def test_plain_answer_of_a_result(rows: list[list[Any]], answer: str) -> None:
 
 
 def test_answer_of_a_truncated_result_says_that_more_rows_exist() -> None:
-    table = make_table(["n"], [[1], [2]], truncated=True)
+    one, two = (make_table(["n"], rows, truncated=True) for rows in ([[1]], [[1], [2]]))
 
-    assert plain_answer(table) == "2 rows with n: 1; 2. More rows exist than were read."
-
-
-def test_answer_of_a_truncated_result_of_one_row_says_that_more_exist() -> None:
-    cut = make_table(["n"], [[1]], truncated=True)
-    whole = make_table(["n"], [[1]])
-
-    assert plain_answer(cut) == "n: 1. More rows exist than were read."
-    assert plain_answer(whole) == "n: 1."
+    assert plain_answer(one) == "n: 1. More rows exist than were read."
+    assert plain_answer(two) == "2 rows with n: 1; 2. More rows exist than were read."
 
 
 @pytest.mark.parametrize(
@@ -164,12 +149,9 @@ def test_truncated_texts_end_with_an_ellipsis() -> None:
     assert answer(201, 1) == f"t: {'x' * 200}…."
     assert answer(80, 2).startswith(f"2 rows with t: {'x' * 80}; ")
     assert answer(81, 2).startswith(f"2 rows with t: {'x' * 80}…; ")
-    assert (
-        describe_filters(f"SELECT a FROM t WHERE s = '{'x' * 60}'", "sqlite") == f"s = {'x' * 60}"
-    )
-    assert (
-        describe_filters(f"SELECT a FROM t WHERE s = '{'x' * 61}'", "sqlite") == f"s = {'x' * 60}…"
-    )
+    for length, mark in ((60, ""), (61, "…")):
+        query = f"SELECT a FROM t WHERE s = '{'x' * length}'"
+        assert describe_filters(query, "sqlite") == f"s = {'x' * 60}{mark}"
     cells = [["x" * 200], ["x" * 201], [["y" * 300]]]
     whole, cut, listed = preview_text(make_table(["t"], cells), 3)[0].splitlines()
     assert "…" not in whole
@@ -237,9 +219,6 @@ def test_the_preview_is_json_in_column_order() -> None:
         '{"z": "a", "y": 1.5, "x": null, "w": true, "v": "2026-01-02", "u": [1, 2],'
         ' "t": {"k": "v"}}'
     )
-
-
-def test_an_empty_preview_says_so() -> None:
     assert preview_text(make_table(["n"], []), 5) == ("(no rows)", 0)
 
 
@@ -258,7 +237,6 @@ async def test_the_card_says_what_the_planner_needs() -> None:
             settings, database, None, Telemetry.for_tests("sql"), MetadataIndexes(None, ttl_s=60)
         ).card
 
-    assert card.name == "sql"
     assert list(card.aliases) == ["sql_agent"]
     assert list(card.keywords) == (
         "table tables list show top per group average sum count trend breakdown report".split()  # noqa: SIM905
@@ -277,27 +255,3 @@ def test_the_address_of_mcp_db_must_be_set(monkeypatch: pytest.MonkeyPatch) -> N
 
     with pytest.raises(ConfigurationError, match="BOS_SQL_MCP_URL"):
         SqlSettings.load()
-
-
-def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BOS_SQL_MCP_URL", "http://mcp-db:8080/mcp")
-    monkeypatch.setenv("BOS_SQL_MAX_ATTEMPTS", "2")
-
-    settings = SqlSettings.load()
-
-    assert (settings.mcp_url, settings.max_attempts) == ("http://mcp-db:8080/mcp", 2)
-    assert settings.max_clarification_turns == 5
-
-
-def test_values_of_every_kind_are_kept_in_a_table() -> None:
-    kinds = ["bool", "int64", "double", "decimal", "string", "bytes", "date", "timestamp"]
-    cells = [True, 2**53, 0.5, Decimal("1.10"), "x", b"x", date(2026, 1, 2), datetime.now(UTC)]
-    table = read_table(
-        envelope(
-            columns=kinds,
-            column_types=kinds,
-            data=[[mcp_db_values.encode(cell) for cell in cells]],
-        )
-    )
-
-    assert [from_value(value) for value in table.rows[0].values] == cells

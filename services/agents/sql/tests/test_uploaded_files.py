@@ -96,9 +96,7 @@ async def test_task_about_files_reads_those_that_it_names(task: str, tables: lis
         "Is there an invoice in contract.pdf?",
     ],
 )
-async def test_task_that_makes_a_file_or_only_has_such_a_word_reads_the_database(
-    task: str,
-) -> None:
+async def test_task_that_makes_a_file_reads_the_database(task: str) -> None:
     assert await found(task) is None
 
 
@@ -134,7 +132,7 @@ async def test_deployment_without_files_has_none(reason: str) -> None:
     assert await found("Total amount in sales.csv", envelope) is None
 
 
-async def test_files_that_cannot_be_reached_fail_only_a_task_about_them() -> None:
+async def test_unreachable_files_fail_only_a_task_about_them() -> None:
     error = {"type": "QueryError", "reason": "DATABASE_UNAVAILABLE", "message": "away"}
     envelope = {"success": False, "tables": [], "error": error}
     with pytest.raises(AgentFailure, match="away"):
@@ -142,7 +140,7 @@ async def test_files_that_cannot_be_reached_fail_only_a_task_about_them() -> Non
     assert await found("Hours by employee on time sheets", envelope) is None
 
 
-async def test_narrowed_overview_has_a_fingerprint_of_its_own_and_cites_files() -> None:
+async def test_narrowed_overview_has_its_own_fingerprint_and_sources() -> None:
     async def read(_: dict[str, Any]) -> dict[str, Any]:
         return listed(FILES)
 

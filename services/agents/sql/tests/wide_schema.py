@@ -12,6 +12,38 @@ import yaml  # type: ignore[import-untyped]
 _HERE = Path(__file__).parent
 
 
+def described(name: str, columns: str, comment: str = "", **keys: Any) -> dict[str, Any]:
+    """A table as ``mcp_db_schema`` describes it.
+
+    Args:
+        columns: Name, type (text) and ``?`` if nullable, separated by commas or in one word each.
+        keys: ``a=("b", "x")``: its column a points at b.x.
+    """
+    named = [each.split() for each in (columns.split(",") if "," in columns else columns.split())]
+    return {
+        "name": name,
+        "kind": "table",
+        "comment": comment,
+        "row_estimate": 7,
+        "columns": [
+            {
+                "name": column,
+                "type": kind[0] if kind else "text",
+                "nullable": "?" in kind,
+                "comment": "",
+                "sample_values": [],
+            }
+            for column, *kind in named
+        ],
+        "primary_key": [named[0][0]],
+        "unique_keys": [],
+        "foreign_keys": [
+            {"columns": [own], "table": other, "references": [column]}
+            for own, (other, column) in keys.items()
+        ],
+    }
+
+
 def wide_questions() -> dict[str, set[str]]:
     """Questions, each with the tables that its answer requires."""
     read = yaml.safe_load((_HERE / "wide_questions.yaml").read_text(encoding="utf-8"))
@@ -23,7 +55,12 @@ def wide_tables() -> list[dict[str, Any]]:
     text = (_HERE / "wide_schema.txt").read_text(encoding="utf-8")
     parsed = [_parse(line) for line in text.splitlines()]
     keys = {name: columns[0].partition(">")[0] for name, _, columns in parsed}
-    return [_described(*table, keys) for table in parsed]
+    tables = []
+    for name, comment, columns in parsed:
+        pairs = [column.partition(">") for column in columns]
+        references = {own: (other, keys[other]) for own, mark, other in pairs if mark}
+        tables.append(described(name, " ".join(own for own, *_ in pairs), comment, **references))
+    return tables
 
 
 def wide_ddl() -> str:
@@ -59,24 +96,3 @@ def _parse(line: str) -> tuple[str, str, list[str]]:
     head, _, columns = line.partition(" | ")
     name, _, comment = head.partition(": ")
     return name, comment, columns.split()
-
-
-def _described(name: str, comment: str, columns: list[str], keys: dict[str, str]) -> dict[str, Any]:
-    split = [column.partition(">") for column in columns]
-    return {
-        "name": name,
-        "kind": "table",
-        "comment": comment,
-        "row_estimate": None,
-        "columns": [
-            {"name": own, "type": "text", "nullable": False, "comment": "", "sample_values": []}
-            for own, _, _ in split
-        ],
-        "primary_key": [split[0][0]],
-        "unique_keys": [],
-        "foreign_keys": [
-            {"columns": [own], "table": other, "references": [keys[other]]}
-            for own, _, other in split
-            if other
-        ],
-    }

@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from gateway_harness.decide_logs import START, adopted, event
+from gateway_harness.run_logs import START, adopted, event
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject

@@ -3,8 +3,8 @@
 from datetime import UTC, timedelta
 
 import pytest
-from gateway_harness.decide_logs import START, accepted, event, planned
 from gateway_harness.raw_agents import success
+from gateway_harness.run_logs import START, accepted, event, planned
 
 from bos.agent.v1 import AGENT_EXECUTION_STATUS_FAILED, AgentResult, PerformedAction
 from bos.common.v1 import (

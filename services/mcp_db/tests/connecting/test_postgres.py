@@ -4,11 +4,12 @@ import secrets
 import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
-from connect_rig import Connect, Connected, read
+from connect_rig import Connect, read
 from mcp_db_rig import call, running
 
 from bos_mcp_db.connecting.roles.postgres import scram_verifier
@@ -46,13 +47,20 @@ INSERT INTO orders (order_id, customer_id, amount) VALUES (1, 1, 10);
 _ALLOWED = ["crm.Upper Case", "crm.accounts", "by_customer", "customers", "orders", "parts"]
 
 
-@pytest.fixture
-async def shop(postgres_dsn: str) -> AsyncIterator[str]:
-    connection = await asyncpg.connect(postgres_dsn)
+async def administer(url: str, sql: str) -> Any:
+    """First value that the statements give."""
+    connection = await asyncpg.connect(url)
     try:
-        await connection.execute(_SHOP)
+        if sql.startswith("SELECT"):
+            return await connection.fetchval(sql)
+        return await connection.execute(sql)
     finally:
         await connection.close()
+
+
+@pytest.fixture
+async def shop(postgres_dsn: str) -> str:
+    await administer(postgres_dsn, _SHOP)
     return postgres_dsn
 
 
@@ -61,57 +69,34 @@ async def role(shop: str) -> AsyncIterator[str]:
     """Name of a role that is gone with the test: roles are of the whole server."""
     name = f"reader_{secrets.token_hex(4)}"
     yield name
-    connection = await asyncpg.connect(shop)
-    try:
-        if await connection.fetchval("SELECT 1 FROM pg_roles WHERE rolname = $1", name):
-            await connection.execute(f"DROP OWNED BY {name}; DROP ROLE {name}")
-    finally:
-        await connection.close()
+    if await administer(shop, f"SELECT 1 FROM pg_roles WHERE rolname = '{name}'"):
+        await administer(shop, f"DROP OWNED BY {name}; DROP ROLE {name}")
 
 
-async def administer(url: str, sql: str) -> None:
-    connection = await asyncpg.connect(url)
-    try:
-        await connection.execute(sql)
-    finally:
-        await connection.close()
-
-
-def problems(done: Connected) -> list[str]:
-    return [line.split("PROBLEM  ")[1] for line in done.shown.splitlines() if "PROBLEM  " in line]
-
-
-async def test_views_of_excluded_columns_are_excluded(bos_connect: Connect, shop: str) -> None:
-    done = await bos_connect(shop)
-
-    assert "by_customer" in done.allowed
-    for line in (
-        "seen: it is a view of logins, which is left out",
-        "seen_again: it is a view of logins, which is left out",
-    ):
-        assert line in done.shown
-
-
-async def test_without_apply_the_database_is_not_changed(
-    bos_connect: Connect, shop: str, role: str
-) -> None:
+async def test_without_apply_nothing_is_changed(bos_connect: Connect, shop: str, role: str) -> None:
     done = await bos_connect(shop, "--role", role)
 
     assert done.code == 0
     assert done.allowed == _ALLOWED
-    assert "logins: its column 'passwd' looks like a secret" in done.shown
+    for line in (
+        "logins: its column 'passwd' looks like a secret",
+        "seen: it is a view of logins, which is left out",
+        "seen_again: it is a view of logins, which is left out",
+    ):
+        assert line in done.shown
+    drafted = read(done.metadata())
+    joined = [join["on"] for join in drafted.get("joins", [])]
+    assert not any(join.startswith("orders.") for join in joined), "the database declares that key"
+    assert "by_customer.customer_id = customers.customer_id" in joined
+    assert "logins" not in str(drafted)
     assert done.files() == {"shop-role.sql", "shop-metadata.yaml"}
-    connection = await asyncpg.connect(shop)
-    assert not await connection.fetchval("SELECT 1 FROM pg_roles WHERE rolname = $1", role)
-    await connection.close()
+    assert not await administer(shop, f"SELECT 1 FROM pg_roles WHERE rolname = '{role}'")
 
 
-async def test_the_role_reads_through_mcp_db_by_the_printed_settings(
-    bos_connect: Connect, shop: str, role: str
-) -> None:
+async def test_the_role_reads_by_its_settings(bos_connect: Connect, shop: str, role: str) -> None:
     done = await bos_connect(shop, "--role", role, "--apply")
 
-    assert (done.code, problems(done)) == (0, [])
+    assert (done.code, done.problems) == (0, [])
     assert "it reads all 6 tables" in done.shown
     assert "attempts to write, all refused: " in done.shown
     assert "reads of other tables, all refused: 4" in done.shown  # logins, two views, pg_authid
@@ -122,12 +107,7 @@ async def test_the_role_reads_through_mcp_db_by_the_printed_settings(
         reply = await call(client, "mcp_db_query", query="SELECT sum(amount) AS n FROM orders")
     assert reply["data"] == [[{"$decimal": "10.00"}]]
 
-
-async def test_the_password_is_in_a_file_that_only_the_owner_reads(
-    bos_connect: Connect, shop: str, role: str
-) -> None:
-    done = await bos_connect(shop, "--role", role, "--apply")
-
+    # Its password is in a file that only the owner reads.
     path = done.folder / f"shop-{role}.password"
     password = path.read_text()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -139,24 +119,20 @@ async def test_the_password_is_in_a_file_that_only_the_owner_reads(
     assert f":{administrator}@" not in others
 
 
-async def test_second_run_keeps_the_password_and_adds_tables(
-    bos_connect: Connect, shop: str, role: str
-) -> None:
+async def test_second_run_keeps_the_password(bos_connect: Connect, shop: str, role: str) -> None:
     first = await bos_connect(shop, "--role", role, "--apply")
     password = (first.folder / f"shop-{role}.password").read_text()
     await administer(shop, "CREATE TABLE later (n integer)")
 
     again = await bos_connect(shop, "--role", role, "--apply", "--force", "--exclude", "parts")
 
-    assert (again.code, problems(again)) == (0, [])
+    assert (again.code, again.problems) == (0, [])
     assert (again.folder / f"shop-{role}.password").read_text() == password
     assert "later" in again.allowed
     assert "parts" not in again.allowed
 
 
-async def test_a_role_that_something_else_may_use_is_not_taken_over(
-    bos_connect: Connect, shop: str, role: str
-) -> None:
+async def test_another_role_is_not_taken_over(bos_connect: Connect, shop: str, role: str) -> None:
     await administer(shop, f"CREATE ROLE {role} LOGIN CREATEDB")
 
     done = await bos_connect(shop, "--role", role, "--apply")
@@ -164,14 +140,11 @@ async def test_a_role_that_something_else_may_use_is_not_taken_over(
     assert done.code == 1
     assert f"There is a role {role} already" in done.shown
     assert f"shop-{role}.password" not in done.files()
-    connection = await asyncpg.connect(shop)
-    assert await connection.fetchval("SELECT rolcreatedb FROM pg_roles WHERE rolname = $1", role)
-    await connection.close()
+    kept = f"SELECT rolcreatedb FROM pg_roles WHERE rolname = '{role}'"
+    assert await administer(shop, kept)
 
 
-async def test_the_login_of_the_url_is_never_made_the_reader(
-    bos_connect: Connect, shop: str
-) -> None:
+async def test_the_login_of_the_url_is_not_made_reader(bos_connect: Connect, shop: str) -> None:
     done = await bos_connect(shop, "--role", urlsplit(shop).username or "", "--apply", "--force")
 
     assert done.code == 1
@@ -198,10 +171,10 @@ async def test_every_other_right_of_the_role_is_a_problem(
     done = await bos_connect(shop, "--role", role, "--apply", "--force")
 
     assert done.code == 2
-    assert any(line.startswith(expected) for line in problems(done))
+    assert any(line.startswith(expected) for line in done.problems)
 
 
-async def test_tables_of_extensions_are_left_to_them(
+async def test_tables_of_extensions_are_left_out(
     bos_connect: Connect, shop: str, role: str
 ) -> None:
     await administer(shop, "CREATE TABLE statistics (n integer)")
@@ -210,37 +183,24 @@ async def test_tables_of_extensions_are_left_to_them(
 
     done = await bos_connect(shop, "--role", role, "--apply")
 
-    assert (done.code, problems(done)) == (0, [])
+    assert (done.code, done.problems) == (0, [])
     assert "statistics" not in done.allowed
 
 
-@pytest.mark.parametrize("right", ["DELETE", "INSERT"])
-async def test_a_write_that_is_not_refused_is_a_problem(
-    bos_connect: Connect, shop: str, role: str, right: str
-) -> None:
+async def test_an_allowed_write_is_a_problem(bos_connect: Connect, shop: str, role: str) -> None:
     done = await bos_connect(shop, "--role", role, "--apply")
-    await administer(shop, f"GRANT {right} ON customers TO {role}")
+    url = done.settings["BOS_DATABASE_URL"]
 
-    found = await try_role(done.settings["BOS_DATABASE_URL"], ["customers"], [])
+    (odd,) = [each for each in await try_role(url, done.allowed, ["absent"]) if not each.ok]
+    await administer(shop, f"GRANT DELETE ON customers TO {role}")
+    found = await try_role(url, ["customers"], [])
 
+    assert odd.text.startswith("absent failed for another reason")
     (problem,) = [each.text for each in found if not each.ok and "not refused" in each.text]
-    assert problem.startswith(right)
+    assert problem.startswith("DELETE")
 
 
-async def test_a_read_that_fails_for_another_reason_is_a_problem(
-    bos_connect: Connect, shop: str, role: str
-) -> None:
-    done = await bos_connect(shop, "--role", role, "--apply")
-
-    found = await try_role(done.settings["BOS_DATABASE_URL"], done.allowed, ["absent"])
-
-    (problem,) = [each.text for each in found if not each.ok]
-    assert problem.startswith("absent failed for another reason")
-
-
-async def test_hostile_names_and_comments_are_values(
-    bos_connect: Connect, shop: str, role: str
-) -> None:
+async def test_names_and_comments_are_values(bos_connect: Connect, shop: str, role: str) -> None:
     done = await bos_connect(shop, "--role", role, "--apply")
     drafted = read(done.metadata())
 
@@ -251,21 +211,8 @@ async def test_hostile_names_and_comments_are_values(
     script = (done.folder / "shop-role.sql").read_text()
     assert "DROP" not in script
     assert "DROP" not in done.metadata()
-    connection = await asyncpg.connect(shop)
-    assert await connection.fetchval("SELECT count(*) FROM customers") == 1
-    assert await connection.fetchval("SELECT count(*) FROM crm.accounts") == 0
-    await connection.close()
-
-
-async def test_keys_that_the_database_declares_are_no_joins_of_the_file(
-    bos_connect: Connect, shop: str
-) -> None:
-    drafted = read((await bos_connect(shop)).metadata())
-
-    joined = [join["on"] for join in drafted.get("joins", [])]
-    assert not any(join.startswith("orders.") for join in joined)
-    assert "by_customer.customer_id = customers.customer_id" in joined
-    assert "logins" not in str(drafted)
+    assert await administer(shop, "SELECT count(*) FROM customers") == 1
+    assert await administer(shop, "SELECT count(*) FROM crm.accounts") == 0
 
 
 async def test_only_tables_of_the_schemas_that_were_named(bos_connect: Connect, shop: str) -> None:
@@ -274,9 +221,7 @@ async def test_only_tables_of_the_schemas_that_were_named(bos_connect: Connect, 
     assert done.allowed == ["crm.Upper Case", "crm.accounts"]
 
 
-async def test_administrator_without_the_right_to_make_roles_fails(
-    bos_connect: Connect, shop: str, role: str
-) -> None:
+async def test_weak_administrator_fails(bos_connect: Connect, shop: str, role: str) -> None:
     parts = urlsplit(shop)
     await administer(shop, f"CREATE ROLE {role} LOGIN PASSWORD 'weak'")
     await administer(shop, f"GRANT SELECT (name) ON customers TO {role}")
@@ -290,7 +235,7 @@ async def test_administrator_without_the_right_to_make_roles_fails(
     assert not any(name.endswith(".password") for name in done.files())
 
 
-@pytest.mark.parametrize("url", ["postgresql://[half", "", "shop", "postgresql://h:x/shop"])
+@pytest.mark.parametrize("url", ["postgresql://[half", "shop"])
 async def test_what_is_no_url_is_an_error_and_no_trace(bos_connect: Connect, url: str) -> None:
     done = await bos_connect(url)
 
@@ -299,9 +244,7 @@ async def test_what_is_no_url_is_an_error_and_no_trace(bos_connect: Connect, url
     assert "Traceback" not in done.shown
 
 
-async def test_errors_of_the_database_hold_no_address(
-    bos_connect: Connect, shop: str, role: str
-) -> None:
+async def test_database_errors_hold_no_address(bos_connect: Connect, shop: str, role: str) -> None:
     parts = urlsplit(shop)
     wrong = shop.replace(f":{parts.password}@", ":wrong-password@")
 
@@ -330,12 +273,11 @@ async def test_the_digest_of_a_password_is_the_servers_own(shop: str, role: str)
     password = "a-password-of-36-characters-or-nearly"
     await administer(shop, f"CREATE ROLE {role} LOGIN PASSWORD '{scram_verifier(password)}'")
 
-    parts = urlsplit(shop)
-    address = parts.netloc.rpartition("@")[2]
-    connection = await asyncpg.connect(
-        parts._replace(netloc=f"{role}:{password}@{address}").geturl()
-    )
-    assert await connection.fetchval("SELECT current_user") == role
-    await connection.close()
+    def as_role(given: str) -> str:
+        parts = urlsplit(shop)
+        address = parts.netloc.rpartition("@")[2]
+        return parts._replace(netloc=f"{role}:{given}@{address}").geturl()
+
+    assert await administer(as_role(password), "SELECT current_user") == role
     with pytest.raises(asyncpg.InvalidPasswordError):
-        await asyncpg.connect(parts._replace(netloc=f"{role}:other@{address}").geturl())
+        await administer(as_role("other"), "SELECT 1")

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -31,13 +31,8 @@ BRIEF = Limits(max_rows=200, max_columns=50, max_bytes=1_000_000, timeout_s=0.3)
 LONG = Limits(max_rows=200, max_columns=50, max_bytes=1_000_000, timeout_s=300)
 
 
-@asynccontextmanager
-async def backend_at(url: str, name: str) -> AsyncIterator[MySqlBackend]:
-    backend = MySqlBackend(parse_address(url), default_schema=name)
-    try:
-        yield backend
-    finally:
-        await backend.aclose()
+def backend_at(url: str, name: str) -> AbstractAsyncContextManager[MySqlBackend]:
+    return aclosing(MySqlBackend(parse_address(url), default_schema=name))
 
 
 @pytest.fixture
@@ -49,33 +44,19 @@ async def backend(mariadb: MariaDb, mariadb_shop: str) -> AsyncIterator[MySqlBac
 @pytest.mark.parametrize(
     "statement",
     [
-        "DELETE FROM orders",
-        "DELETE FROM orders RETURNING order_id",
         "INSERT INTO orders (order_id, customer_id) VALUES (9999, 1)",
-        "UPDATE orders SET amount = 0",
         "REPLACE INTO orders (order_id, customer_id) VALUES (1, 1)",
-        "DROP TABLE orders",
-        "TRUNCATE orders",
-        "CREATE TABLE x (a INT)",
-        "CREATE TABLE test.x (a INT)",
         "CREATE TEMPORARY TABLE test.x (a INT)",
-        "SELECT * FROM orders FOR UPDATE",
         "LOCK TABLES orders WRITE",
         "SET GLOBAL max_statement_time = 0",
         "SET TRANSACTION READ WRITE",
-        "COMMIT",
-        "SELECT 1; SELECT 2",
         "SELECT 1; COMMIT; DELETE FROM orders",
         "BEGIN NOT ATOMIC COMMIT; DELETE FROM orders; END",
         "EXECUTE IMMEDIATE 'DELETE FROM orders'",
         "SELECT * FROM orders INTO OUTFILE '/tmp/bos-copy'",
         "LOAD DATA LOCAL INFILE '/etc/passwd' INTO TABLE orders",
-        "LOAD DATA INFILE '/etc/passwd' INTO TABLE orders",
         "CALL evil()",
-        "FLUSH TABLES",
-        "SELECT * FROM secrets",
         "SELECT COUNT(*) FROM secrets",
-        "SELECT 1 FROM orders, secrets",
         "SELECT * FROM mysql.user",
         "SELECT * FROM seq_1_to_10",
     ],
@@ -100,12 +81,10 @@ async def test_the_server_refuses_what_the_guard_would(
     [
         "DELETE FROM orders",
         "CREATE TABLE x (a INT)",
-        "DROP TABLE orders",
-        "TRUNCATE orders",
         "GRANT ALL ON *.* TO another",
     ],
 )
-async def test_the_transaction_is_read_only_even_for_the_owner(
+async def test_even_the_owner_may_only_read(
     statement: str, mariadb: MariaDb, mariadb_shop: str
 ) -> None:
     await mariadb.administer(
@@ -126,13 +105,12 @@ async def test_the_transaction_is_read_only_even_for_the_owner(
     "statement",
     [
         "SELECT SLEEP(60)",
-        "SELECT COUNT(*) FROM orders a, orders b, orders c, orders d",
         "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT COUNT(*) FROM n"
         " JOIN orders a JOIN orders b JOIN orders c JOIN orders d",
         "SET STATEMENT max_statement_time = 0 FOR SELECT SLEEP(60)",
     ],
 )
-async def test_a_time_waster_is_stopped(
+async def test_time_wasters_are_stopped(
     statement: str, backend: MySqlBackend, mariadb: MariaDb
 ) -> None:
     with pytest.raises(QueryTimedOut):
@@ -141,9 +119,7 @@ async def test_a_time_waster_is_stopped(
     await _until_reading(mariadb, 0)
 
 
-async def test_a_query_stops_when_the_caller_gives_up(
-    backend: MySqlBackend, mariadb: MariaDb
-) -> None:
+async def test_a_query_stops_with_its_caller(backend: MySqlBackend, mariadb: MariaDb) -> None:
     running = asyncio.create_task(backend.query("SELECT SLEEP(300)", LONG))
     await _until_reading(mariadb, 1)
     running.cancel()
@@ -228,9 +204,7 @@ async def test_bits_are_numbers_and_zero_dates_texts(
     assert found.rows == [[170, "0000-00-00", "0000-00-00 00:00:00", "34:00:00"]]
 
 
-async def test_names_and_quotes_do_not_go_by_the_servers_own_defaults(
-    backend: MySqlBackend, mariadb: MariaDb
-) -> None:
+async def test_the_servers_defaults_do_not_matter(backend: MySqlBackend, mariadb: MariaDb) -> None:
     modes = "ANSI_QUOTES,PIPES_AS_CONCAT,NO_BACKSLASH_ESCAPES"
     await mariadb.administer(
         f"SET GLOBAL sql_mode = '{modes}', GLOBAL init_connect = 'SET NAMES gbk'"
@@ -253,9 +227,7 @@ async def test_provisioning_can_be_repeated_and_narrowed(
         await backend.query("SELECT COUNT(*) FROM orders", LIMITS)
 
 
-async def test_a_new_user_is_locked_until_it_has_a_password(
-    mariadb: MariaDb, mariadb_shop: str
-) -> None:
+async def test_a_new_user_is_locked_at_first(mariadb: MariaDb, mariadb_shop: str) -> None:
     await mariadb.administer(provision_mysql("bos_new", TABLES, database=mariadb_shop))
     url = mariadb.url(mariadb_shop, user="bos_new")
 
@@ -281,9 +253,7 @@ async def test_connections_are_encrypted_to_the_named_host_alone(tmp_path: Path)
     assert cipher.rows[0][1]
 
 
-async def test_a_server_without_encryption_is_refused_by_default(
-    mariadb: MariaDb, mariadb_shop: str
-) -> None:
+async def test_a_server_without_encryption_is_refused(mariadb: MariaDb, mariadb_shop: str) -> None:
     async with backend_at(mariadb.url(mariadb_shop, options=""), mariadb_shop) as backend:
         with pytest.raises(DatabaseUnavailable):
             await backend.query("SELECT 1", LIMITS)

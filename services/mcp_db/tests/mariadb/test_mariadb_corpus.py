@@ -5,29 +5,30 @@ no table that was not granted is read, and nothing runs longer than the time lim
 as the guard writes them, are understood.
 """
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
+from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Any
 
 import pytest
 from mariadb_server import MariaDb, mariadb_database
-from mcp_db_rig import call, running
+from mcp_db_rig import (
+    BRIEF,
+    CANARY,
+    CORPUS_TABLES,
+    all_refused,
+    guard_statements,
+    hostile,
+    left_behind,
+    run_unguarded,
+)
 
 from bos_mcp_db.backends.backend import Limits
 from bos_mcp_db.backends.mysql.backend import MySqlBackend
 from bos_mcp_db.backends.mysql.session import parse_address
-from bos_mcp_db.failures import QueryFailed, QueryFailure
+from bos_mcp_db.failures import QueryFailed
 from bos_sqlguard import Guard, GuardPolicy
-from bos_testkit.hostile import guard_corpus
 
 pytestmark = [pytest.mark.security, pytest.mark.timeout(600)]
 
-CORPUS = Path(__file__).parents[4] / "libs" / "sqlguard" / "tests" / "corpus"
-TABLES = ("orders", "invoices", "customers", "products", "employees")
-CANARY = "canary-7d1c"
-BRIEF = Limits(max_rows=200, max_columns=50, max_bytes=1_000_000, timeout_s=0.2)
 _NO_SUCH_SYNTAX = "1064"
 
 _SHOP = f"""\
@@ -53,57 +54,29 @@ CREATE TABLE IF NOT EXISTS test.shared (a INT)
 """
 
 
-def hostile() -> list[str]:
-    """Every statement of the guard's corpus."""
-    return [each.text for each in guard_corpus(CORPUS / "hostile_mysql.txt")]
-
-
-@asynccontextmanager
-async def backend_of(mariadb: MariaDb, name: str) -> AsyncIterator[MySqlBackend]:
-    backend = MySqlBackend(parse_address(mariadb.url(name)), default_schema=name)
-    try:
-        yield backend
-    finally:
-        await backend.aclose()
+def backend_of(mariadb: MariaDb, name: str) -> AbstractAsyncContextManager[MySqlBackend]:
+    return aclosing(MySqlBackend(parse_address(mariadb.url(name)), default_schema=name))
 
 
 @pytest.fixture
 async def shop(mariadb: MariaDb) -> str:
-    return await mariadb.provisioned(_SHOP, TABLES)
+    return await mariadb.provisioned(_SHOP, CORPUS_TABLES)
 
 
 async def test_mcp_db_alone_refuses_the_corpus(mariadb: MariaDb, shop: str) -> None:
-    statements = hostile()
-    otherwise = []
-    database = mariadb_database(mariadb.url(shop), allowed_tables=TABLES)
-
-    async with running({"main": database}) as (client, _):
-        for statement in statements:
-            reply = await call(client, "mcp_db_query", query=statement)
-            if reply["success"] or reply["error"]["reason"] != "QUERY_REFUSED":
-                otherwise.append((statement, reply["error"]))
-
-    assert len(statements) >= 50
-    assert otherwise == []
+    await all_refused("mysql", mariadb_database(mariadb.url(shop), allowed_tables=CORPUS_TABLES))
 
 
 async def test_without_any_guard_the_data_stay_as_they_are(mariadb: MariaDb, shop: str) -> None:
     before = await _digest(mariadb)
-    answered: list[tuple[str, Any]] = []
 
     async with backend_of(mariadb, shop) as backend:
-        for statement in hostile():
-            async with asyncio.timeout(60):
-                try:
-                    answered.append((statement, (await backend.query(statement, BRIEF)).rows))
-                except Exception as error:
-                    if not isinstance(error, QueryFailure):
-                        raise
+        answered = await run_unguarded(backend, hostile("mysql"))
         still_answers = await backend.query("SELECT COUNT(*) FROM orders", BRIEF)
 
     assert await _digest(mariadb) == before
     assert still_answers.rows == [[2]]
-    assert _left_behind() == []
+    assert left_behind() == []
     assert [statement for statement, rows in answered if CANARY in repr(rows)] == []
 
 
@@ -117,10 +90,12 @@ async def test_the_canary_would_be_seen(mariadb: MariaDb, shop: str) -> None:
 
 
 async def test_what_the_guard_writes_is_understood(mariadb: MariaDb, shop: str) -> None:
-    guard = Guard(GuardPolicy("mysql", frozenset({*TABLES, "sales.targets"}), default_schema=shop))
+    guard = Guard(
+        GuardPolicy("mysql", frozenset({*CORPUS_TABLES, "sales.targets"}), default_schema=shop)
+    )
     written = [
-        guard.check(each.text.replace("main.", f"{shop}.")).safe_sql
-        for each in guard_corpus(CORPUS / "legitimate_mysql.txt")
+        guard.check(each.replace("main.", f"{shop}.")).safe_sql
+        for each in guard_statements("legitimate", "mysql")
     ]
     misread, answered = [], 0
 
@@ -152,18 +127,13 @@ async def test_texts_mean_the_same_to_guard_and_server(mariadb: MariaDb, shop: s
         "'größe ‘’ \U0001f600'": "größe ‘’ \U0001f600",
         "'/*! x */ -- # ; `'": "/*! x */ -- # ; `",
     }
-    guard = Guard(GuardPolicy("mysql", frozenset(TABLES), default_schema=shop))
+    guard = Guard(GuardPolicy("mysql", frozenset(CORPUS_TABLES), default_schema=shop))
     verdict = guard.check(f"SELECT {', '.join(texts)}")
 
     async with backend_of(mariadb, shop) as backend:
         found = await backend.query(verdict.safe_sql, BRIEF)
 
     assert found.rows == [list(texts.values())]
-
-
-def _left_behind() -> list[Path]:
-    """Files that statements of the corpus try to write."""
-    return list(Path("/tmp").glob("bos-corpus-*"))
 
 
 async def _digest(mariadb: MariaDb) -> dict[str, Any]:
