@@ -22,9 +22,8 @@ from bos.gateway.v1 import (
     RespondApprovalResponse,
     RunEvent,
 )
-from bos_client import BosClient
 from bos_errors import AlreadyExists, NotFound
-from bos_testkit.scripted_gateway import KEY, RUN_ID, Gateway, story
+from bos_testkit.scripted_gateway import RUN_ID, Gateway, story
 
 from .commands import at_terminal, bos, serving
 
@@ -109,18 +108,6 @@ async def gateway() -> AsyncIterator[AskingGateway]:
     gateway = AskingGateway()
     async with serving(gateway, gateway.desk) as gateway.address:
         yield gateway
-
-
-async def test_client_lists_decides_and_hears_of_another_decision(gateway: AskingGateway) -> None:
-    async with BosClient(gateway.address, api_key=KEY) as client:
-        (listed,) = (await client.list_approvals()).approvals
-        assert listed == await client.get_approval("ap-1")
-        approved = await client.approve("ap-1", "and bcc me")
-        assert approved.status == ApprovalStatus.APPROVAL_STATUS_APPROVED
-        with pytest.raises(AlreadyExists) as caught:
-            await client.deny("ap-1")
-    assert caught.value.reason == "APPROVAL_RESOLVED"
-    assert gateway.desk.responses == [(APPROVE, "and bcc me")]
 
 
 async def test_list_shows_pending_requests_by_default(gateway: AskingGateway) -> None:

@@ -22,7 +22,6 @@ from bos.memory.v1 import (
     UpdateConversationResponse,
     UpdateLongTermMemoryResponse,
 )
-from bos_client.memory import MemoryClient
 from bos_errors import NotFound
 from bos_testkit.scripted_gateway import KEY
 
@@ -136,13 +135,3 @@ async def test_memory_is_shown_and_forgotten(tmp_path: Path, memory: Memory) -> 
     assert await bos("conversations", "delete", "talk") == (0, "Deleted.\n")
     assert (await bos("conversations", "delete", "talk"))[0] == 2
     assert await bos("conversations", "list") == (0, "no conversations\n")
-
-
-async def test_the_client_corrects_what_is_remembered_and_renames(memory: Memory) -> None:
-    async with MemoryClient(memory.address, api_key=KEY) as client:
-        wanted = LongTermMemory(critical=CriticalFacts(user_name="Ada L."))
-        assert await client.remember(wanted) == wanted
-        assert await client.remembered() == wanted
-        assert (await client.rename("talk", "My revenue")).title == "My revenue"
-        with pytest.raises(NotFound):
-            await client.conversation("another")

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from bos.agent.v1 import ProposedAction
-from bos.common.v1 import Column, ColumnType, Row, Table, Usage, Value
+from bos.common.v1 import Table, Usage
 from bos.gateway.v1 import Approval, Run, RunEvent, RunStatus
 from bos_cli.render import View, make_console, show_run
 from bos_cli.render.parts import show_approval, show_journal
@@ -52,12 +52,17 @@ async def test_a_run_is_shown_from_plan_to_sources_without_any_control_character
     assert not [c for c in text if ord(c) < 0x20 and c != "\n"]
 
 
-async def test_highlights_that_the_answer_states_are_not_repeated() -> None:
+async def test_the_response_counts_when_it_differs_from_what_was_streamed() -> None:
     outcome = response()
-    outcome.highlights[:] = ["Acme leads [1].", "Zeta follows"]
+    outcome.answer = "Zeta leads."
+    outcome.highlights[:] = ["Zeta leads.", "Acme follows"]
+    assert "conversation" not in await shown(story(outcome))
+    outcome.metadata.conversation_id = "talk-1"
     text = await shown(story(outcome))
-    assert text.count("Acme leads") == 1
-    assert "Highlights\n  - Zeta follows\n" in text
+    assert "Answer as corrected\nZeta leads.\n" in text
+    assert "Highlights\n  - Acme follows\n" in text, "what the answer states is not repeated"
+    assert "; conversation talk-1" in text
+    assert await shown([event(1)]) == "", "an event of a later version"
 
 
 async def test_consumption_and_trace_lines_come_only_when_asked_for() -> None:
@@ -80,13 +85,6 @@ async def test_at_the_end_the_trace_shows_what_was_not_shown_live() -> None:
 
     assert text.count("sql tool: asked") == 1
     assert "planner decision: chose" in text
-
-
-async def test_the_response_counts_when_it_differs_from_what_was_streamed() -> None:
-    outcome = response()
-    outcome.answer = "Zeta leads."
-
-    assert "Answer as corrected\nZeta leads.\n" in await shown(story(outcome))
 
 
 async def test_the_rest_of_an_answer_that_was_not_streamed_is_added_once() -> None:
@@ -132,13 +130,6 @@ async def test_a_failed_run_says_why() -> None:
     assert f"Run {RUN_ID}: failed" in text
 
 
-async def test_the_conversation_is_named_for_questions_that_follow_up() -> None:
-    outcome = response()
-    assert "conversation" not in await shown(story(outcome))
-    outcome.metadata.conversation_id = "talk-1"
-    assert "; conversation talk-1" in await shown(story(outcome))
-
-
 async def test_clarification_shows_questions_options_and_assumptions() -> None:
     outcome = response(RunStatus.RUN_STATUS_CLARIFICATION_NEEDED)
     outcome.clarification.questions.add(question="Which year?", options=["2025", "2026"])
@@ -147,10 +138,6 @@ async def test_clarification_shows_questions_options_and_assumptions() -> None:
     assert "? Which year?\n      1. 2025\n      2. 2026\n" in text
     assert f'To answer: bos ask --continue {RUN_ID} "your answers"' in text
     assert "would be assumed: 2026" in text
-
-
-async def test_events_of_a_later_version_are_passed_over() -> None:
-    assert await shown([event(1)]) == ""
 
 
 def approval_text(approval: Approval) -> str:
@@ -214,18 +201,8 @@ def test_rows_are_bounded_and_what_is_left_out_is_said() -> None:
     assert rows_note(table, 3) == ""
     table.truncated = True
     assert rows_note(table, 3) == "the source has more than was returned"
-
-
-def test_a_column_without_a_type_is_a_number_column_when_its_cells_are_numbers() -> None:
-    table = Table(
-        columns=[Column(name="n"), Column(name="text", type=ColumnType.COLUMN_TYPE_STRING)],
-        rows=[
-            Row(values=[Value(int64_value=12345), Value(string_value="a")]),
-            Row(values=[Value(), Value(string_value="b")]),
-            Row(values=[Value(double_value=0.1), Value(string_value="c")]),
-        ],
-    )
-    assert grid_text(table).splitlines()[4].startswith("  0.1")
+    table.columns[1].type = 0  # a column of numbers all the same
+    assert grid_text(table).splitlines()[3] == "Zeta                      7.50"
 
 
 @pytest.mark.parametrize(

@@ -199,7 +199,7 @@ async def test_errors_are_typed(bos: BosClient, gateway: Gateway, raised: errors
 
 
 async def test_internal_error_shows_no_detail(bos: BosClient, gateway: Gateway) -> None:
-    gateway.error = RuntimeError("password=secret")  # type: ignore[assignment]
+    gateway.error = RuntimeError("password=secret")
 
     with pytest.raises(errors.Internal) as caught:
         await bos.agents()

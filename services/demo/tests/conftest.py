@@ -34,7 +34,7 @@ def company_dsn(postgres_server: PostgresServer) -> str:
 
 
 @pytest.fixture
-async def company(company_dsn: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
+async def company(company_dsn: str) -> AsyncIterator[asyncpg.Connection]:
     connection = await asyncpg.connect(company_dsn, server_settings={"search_path": "company"})
     yield connection
     await connection.close()

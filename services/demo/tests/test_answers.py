@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from asyncpg import Connection
 
 from bos_demo.company import DEFAULT_TODAY, table_names
 from bos_demo.dialogues import load_approved, load_followups
 from bos_demo.expectations import expected_facts, expected_rows, mentions, same_rows
-from bos_demo.questions import (
-    REFERENCE,
-    ComputationStep,
-    Question,
-    SqlStep,
-    load_questions,
-)
+from bos_demo.questions import REFERENCE, ComputationStep, Question, SqlStep, load_questions
 from bos_demo.schema import read_tables
 from bos_demo.scripted.replies import composer_section, demo_fixtures
 from bos_sql.dialects.translate import translate
 from bos_sql.grounding.catalog import Field, Table
-from bos_sqlguard import Guard, GuardPolicy
+from bos_sqlguard import Dialect, Guard, GuardPolicy
 from bos_testkit.scripted_model.replies import FixtureBook, load_fixtures
 
-if TYPE_CHECKING:
-    import sqlite3
-
-    import asyncpg
-
-    from bos_sqlguard import Dialect
-
-    Rows = list[tuple[Any, ...]]
-    Connection = asyncpg.Connection[asyncpg.Record]
+Rows = list[tuple[Any, ...]]
 
 QUESTIONS = load_questions()
 TRANSLATED = (*QUESTIONS, *load_followups(), *load_approved())
@@ -89,7 +77,6 @@ def test_unknown_question_has_no_scripted_reply(book: FixtureBook) -> None:
     ("answer", "fact", "stated"),
     [
         ("Revenue was Rs.1,75,206.00.", Decimal("175206"), True),
-        ("Revenue was Rs.1,75,206.00.", "175206", True),
         ("Revenue was Rs.175,206.", 175206.0, True),
         ("Revenue was Rs.1,75,207.00.", Decimal("175206"), False),
         ("It fell by 3.5 percent.", Decimal("-3.5"), True),
@@ -189,7 +176,6 @@ def _planner_prompt(question: str) -> str:
 
 
 def _composer_prompt(question: Question, data: list[str]) -> str:
-    """The relevant sections of the composer's prompt."""
     shown = "\n".join(["### Data of the results", *data])
     return f"{shown}\n\n{composer_section(question.question)}"
 

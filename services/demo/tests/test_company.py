@@ -5,20 +5,15 @@ import hashlib
 import sqlite3
 from contextlib import closing
 from datetime import date
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import asyncpg
 import pytest
+from asyncpg import Connection
 
 from bos_demo.company import load_postgres, table_names, write_sqlite
+from bos_demo.rows import CompanyRows
 from bos_errors import FailedPrecondition, InvalidArgument
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from bos_demo.rows import CompanyRows
-
-    Connection = asyncpg.Connection[asyncpg.Record]
 
 
 async def _digest(dsn: str) -> str:
@@ -84,30 +79,21 @@ async def test_schema_with_other_content_is_not_changed(postgres_dsn: str) -> No
     await connection.execute("CREATE SCHEMA company; CREATE TABLE company.precious (id integer)")
     with pytest.raises(FailedPrecondition, match="schema company"):
         await load_postgres(postgres_dsn)
+    with pytest.raises(InvalidArgument):
+        await load_postgres(postgres_dsn, schema='company"; DROP SCHEMA public; --')
     assert await connection.fetchval("SELECT count(*) FROM company.precious") == 0
     await connection.close()
 
 
-async def test_a_schema_name_that_needs_quoting_is_refused(postgres_dsn: str) -> None:
-    with pytest.raises(InvalidArgument):
-        await load_postgres(postgres_dsn, schema='company"; DROP SCHEMA public; --')
-
-
-def test_sqlite_holds_the_same_rows_with_intact_relations(
-    sqlite_company: sqlite3.Connection, rows: CompanyRows
-) -> None:
+def test_sqlite_holds_the_same_rows(sqlite_company: sqlite3.Connection, rows: CompanyRows) -> None:
     counts = {
         name: sqlite_company.execute(f"SELECT count(*) FROM {name}").fetchone()[0]
         for name in table_names()
     }
     assert counts == {name: len(records) for name, records in rows.tables().items()}
     assert sqlite_company.execute("PRAGMA foreign_key_check").fetchall() == []
-
-
-def test_sqlite_keeps_the_comments_in_its_ddl(sqlite_company: sqlite3.Connection) -> None:
-    (ddl,) = sqlite_company.execute(
-        "SELECT sql FROM sqlite_master WHERE name = 'invoices'"
-    ).fetchone()
+    query = "SELECT sql FROM sqlite_master WHERE name = 'invoices'"
+    (ddl,) = sqlite_company.execute(query).fetchone()
     assert "this is revenue" in ddl
 
 

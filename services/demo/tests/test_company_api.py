@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiohttp
 import pytest
+from asyncpg import Connection
 
 from bos_demo.company import DEFAULT_TODAY
 from bos_demo.company_api import CompanyApi, serve_company_api
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    import asyncpg
-
-    Connection = asyncpg.Connection[asyncpg.Record]
 
 TICKET = {"customer": "Sonbhadra Cement", "topic": "quality", "text": "Leaking."}
 
 
 @dataclass
 class Client:
-    """Calls the API with a token."""
-
     api: CompanyApi
     session: aiohttp.ClientSession
     headers: dict[str, str]
@@ -77,6 +70,8 @@ async def test_lists_hold_every_row_over_their_pages(client: Client, company: Co
     assert products == [
         r["sku"] for r in await company.fetch("SELECT sku FROM products ORDER BY 1")
     ]
+    for text in ("' OR 1=1 --", "%"):
+        assert await client.get("/v1/products", search=text) == []
     orders = await client.get("/v1/orders", status="open", per_page="100")
     count = await company.fetchval("SELECT count(*) FROM purchase_orders WHERE status = 'open'")
     assert orders["total"] == count == len(orders["items"])
@@ -86,19 +81,6 @@ async def test_lists_hold_every_row_over_their_pages(client: Client, company: Co
         stock += sum(each["quantity"] for each in body["items"])
         cursor = body["next_cursor"]
     assert stock == await company.fetchval("SELECT sum(quantity_on_hand) FROM stock_levels")
-
-
-async def test_single_objects_hold_their_parts(client: Client, company: Connection) -> None:
-    number = await company.fetchval("SELECT max(po_number) FROM purchase_orders")
-    order = await client.get(f"/v1/orders/{number}")
-    total = sum(each["line_amount"] for each in order["lines"])
-    assert total == pytest.approx(order["total_amount"])
-    value = await company.fetchval(
-        "SELECT sum(quantity_on_hand * unit_cost) FROM stock_levels "
-        "JOIN products USING (product_id)"
-    )
-    report = await client.get("/v1/reports/stock-value")
-    assert sum(each["stock_value"] for each in report) == pytest.approx(float(value))
 
 
 async def test_a_ticket_is_opened_once_per_key(client: Client, company: Connection) -> None:
@@ -131,15 +113,12 @@ async def test_a_ticket_is_opened_once_per_key(client: Client, company: Connecti
     ("method", "path", "body", "status", "reason"),
     [
         ("GET", "/v1/shipments", None, 400, "startDateTime is missing"),
-        ("GET", "/v1/shipments?startDateTime=x&endDateTime=y", None, 422, "startDateTime"),
         ("GET", "/v1/orders/nope", None, 404, "no such order"),
         ("GET", "/v1/orders?status=lost", None, 422, "status must be one of"),
-        ("GET", "/v1/products?page=-1", None, 422, "page must be"),
         ("GET", "/v1/products?per_page=" + "9" * 50, None, 422, "per_page must be"),
         ("POST", "/v1/tickets", TICKET, 400, "Idempotency-Key"),
         ("PATCH", "/v1/tickets/1", {"priority": "high"}, 404, "opened through the API"),
         ("POST", "/v1/stock/search", {"skus": "x"}, 422, "skus must be"),
-        ("POST", "/v1/stock/search", [], 422, "JSON object"),
     ],
 )
 async def test_a_wrong_call_has_a_reason(
@@ -147,8 +126,3 @@ async def test_a_wrong_call_has_a_reason(
 ) -> None:
     found, said, _ = await client.call(method, path, json=body)
     assert (found, reason in said["detail"]) == (status, True), said
-
-
-async def test_quotes_and_wildcards_are_data(client: Client) -> None:
-    assert await client.get("/v1/products", search="' OR 1=1 --") == []
-    assert await client.get("/v1/products", search="%") == []

@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
+import ast
+import sqlite3
+from collections import defaultdict
+from collections.abc import Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from asyncpg import Connection
 
 from bos_demo.company import DEFAULT_TODAY, table_names
 from bos_demo.dialects import DIALECTS
-from bos_demo.dialogues import load_clarified, load_followups
-from bos_demo.expectations import same_rows
+from bos_demo.dialogues import Choice, load_approved, load_clarified, load_followups
+from bos_demo.expectations import expected_facts, same_rows
 from bos_demo.periods import named_periods
-from bos_demo.questions import SqlStep, load_questions
+from bos_demo.questions import REFERENCE, SqlStep, load_questions
+from bos_demo.rows import CompanyRows
 from bos_demo.scripted.dialogue import dialogue_fixtures
 from bos_demo.scripted.replies import demo_fixtures
 from bos_sqlguard.guard import Guard
 from bos_sqlguard.policy import GuardPolicy
 from bos_testkit.scripted_model.replies import FixtureBook, load_fixtures
 
-if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Mapping
-
-    import asyncpg
-
-    from bos_demo.dialogues import Choice
-    from bos_demo.rows import CompanyRows
-
-    Connection = asyncpg.Connection[asyncpg.Record]
-
 FOLLOWUPS = load_followups()
-FOLLOWUP_STEPS = [step for each in FOLLOWUPS for step in each.steps if isinstance(step, SqlStep)]
 (SHIFT,) = load_clarified()
 # Every two choices of different questions together; all three would be twice as many.
 SETTLED = [
@@ -71,18 +65,12 @@ async def test_reply_leads_to_the_right_amounts(
     _assert_guard_passes(step)
     before, today = _amounts(rows, {slot: each.words for slot, each in chosen.items()})
     found = await company.fetchrow(step.query("postgres", DEFAULT_TODAY))
-    assert found is not None
     assert (found["value_before"], found["value_today"]) == (before, today)
     assert today > 0
     # The day before today was a Sunday.
     assert (before > 0) is (chosen["days"].words == "working days")
     in_sqlite = sqlite_company.execute(step.query("sqlite", DEFAULT_TODAY)).fetchall()
     assert same_rows(in_sqlite, [(before, today)])
-
-
-def test_follow_ups_pass_the_guard_in_every_dialect() -> None:
-    for step in FOLLOWUP_STEPS:
-        _assert_guard_passes(step)
 
 
 @pytest.mark.requirement("D-05")
@@ -115,10 +103,13 @@ def _planned(book: FixtureBook, reply: str) -> str:
         f"### Question\n{SHIFT.question}\n\n### Settled with the user\n<untrusted>\n{asked}\n"
         f"</untrusted>\nThe user replied: {reply}\n\n### Instructions\nnone"
     )
+    return str(_plan(book, prompt)[0]["task"])
+
+
+def _plan(book: FixtureBook, prompt: str) -> list[dict[str, Any]]:
     found = book.find(schema="PlannerReply", model="scripted", prompt=prompt)
-    assert found is not None
     plan: Any = found.render(prompt)
-    return str(plan["steps"][0]["task"])
+    return list(plan["steps"])
 
 
 def _amounts(rows: CompanyRows, words: Mapping[str, str]) -> tuple[Decimal, Decimal]:
@@ -139,3 +130,38 @@ def _amounts(rows: CompanyRows, words: Mapping[str, str]) -> tuple[Decimal, Deci
         cost = line.quantity * product.unit_cost if words["measure"] == "gross margin" else 0
         totals[day] += line.line_amount - cost
     return totals[before], totals[today]
+
+
+(CHART,) = load_approved()
+MONTHLY, DRAWING = CHART.steps
+
+
+async def test_facts_are_sums(company: Connection, rows: CompanyRows, book: FixtureBook) -> None:
+    start, end = named_periods(DEFAULT_TODAY)["last_year"]
+    days = {invoice.invoice_id: invoice.invoice_date for invoice in rows.invoices}
+    months: dict[int, Decimal] = defaultdict(Decimal)
+    for line in rows.invoice_lines:
+        day = days[line.invoice_id]
+        if start <= day < end:
+            months[day.month] += line.line_amount
+    facts = await expected_facts(company, CHART, DEFAULT_TODAY)
+    assert facts == [sum(months.values()), max(months.values())]
+    first, second = _plan(book, f"### Question\n{CHART.question}\n\n### Instructions\nnone")
+    assert (first["tool_name"], second["tool_name"]) == (None, "execute_code")
+    assert second["depends_on"] == ["monthly"]
+    assert second["sub_task_input"] == [{"name": "months", "value": "@{outputs.monthly.rows}"}]
+
+
+async def test_the_program_computes_the_facts(company: Connection) -> None:
+    names: dict[str, Any] = {}
+    records = await company.fetch(MONTHLY.query("postgres", DEFAULT_TODAY))
+    for name, value in DRAWING.inputs.items():
+        reference = REFERENCE.fullmatch(value)
+        assert reference
+        assert reference[1] == MONTHLY.id
+        names[name] = [dict(record) for record in records]
+    tree = ast.parse(DRAWING.program)
+    (last,) = [node for node in tree.body if "result" in ast.unparse(node).partition(" ")[0]]
+    exec(compile(ast.Module([last], []), "program", "exec"), names)
+    facts = await expected_facts(company, CHART, DEFAULT_TODAY)
+    assert list(names["result"].values()) == facts

@@ -7,7 +7,7 @@ from collections import Counter
 from importlib.resources import files
 from pathlib import Path
 
-import yaml  # type: ignore[import-untyped]
+import yaml
 
 from bos_cli.evaluation.questions import read_set
 
@@ -19,9 +19,7 @@ SET = Path(str(files("bos_demo") / "evaluation.yaml"))
 WRITTEN = yaml.safe_load(SET.read_text(encoding="utf-8"))
 
 
-async def test_the_set_is_what_questions_and_reference_queries_say(
-    company: asyncpg.Connection[asyncpg.Record],
-) -> None:
+async def test_set_is_that_of_the_questions(company: asyncpg.Connection) -> None:
     assert yaml.safe_load(yaml.safe_dump(await questions_of(company))) == WRITTEN, (
         "Write it anew: python services/demo/evaluation_set.py "
         "services/demo/src/bos_demo/evaluation.yaml"

@@ -5,9 +5,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from bos.agent.v1 import (
-    TaskMetadata,
-)
+from bos.agent.v1 import TaskMetadata
 from bos.common.v1 import Clarification, ClarificationTurn, ClarifyingQuestion
 from bos_a2a.service import serve
 from bos_a2a.settings import A2aSettings
@@ -42,19 +40,15 @@ class Specialist(AgentHarness):
         return super().execute(task, inputs, **{**given, **fields})
 
     async def ask(self, task: str = "Do it", message: str = "", **fields: Any) -> StepOutcome:
-        """Execute a step."""
-        outcome: StepOutcome = await self.do(task, message, **fields)
-        return outcome
+        return await self.do(task, message, **fields)
 
 
 def replied(run: str, question: str, reply: str) -> ClarificationTurn:
-    """The user's reply to a question that a run asked."""
     asked = Clarification(questions=[ClarifyingQuestion(question=question)])
     return ClarificationTurn(run_id=run, asked=asked, reply=reply)
 
 
 def written(task: str, message: str, **reply: str) -> Fixture:
-    """The model writes a message for ``task``."""
     return fixture(
         f"{task} {message}",
         [task],
@@ -67,7 +61,6 @@ def written(task: str, message: str, **reply: str) -> Fixture:
 async def specialist(
     server: Mapping[str, Any], replies: Sequence[Fixture] = (), **settings: Any
 ) -> AsyncIterator[Specialist]:
-    """The agent for one remote agent."""
     changes = {"refresh_s": 3600, "max_backoff_s": 0.5, **settings}
     servers = {NAME: {"networks": NETWORKS, **server}}
     async with served_agent(

@@ -16,7 +16,6 @@ from bos_testkit.asgi_server import asgi_server
 
 
 def completed(*parts: Any, **fields: Any) -> dict[str, Any]:
-    """A task that is done, with an artifact of these parts."""
     artifact = {"artifactId": "a", "parts": list(parts)}
     status = {"state": "TASK_STATE_COMPLETED"}
     return {"task": {"id": "t1", "contextId": "c1", "status": status, "artifacts": [artifact]}} | (
@@ -71,8 +70,6 @@ class HostileAgent:
 
 
 def events(results: Iterable[Any]) -> Response:
-    """A stream of these events."""
-
     async def body() -> AsyncIterator[bytes]:
         for result in results:
             yield b"data: %s\n\n" % json.dumps({"jsonrpc": "2.0", "result": result}).encode()
@@ -83,7 +80,6 @@ def events(results: Iterable[Any]) -> Response:
 
 @asynccontextmanager
 async def hostile(agent: HostileAgent) -> AsyncIterator[str]:
-    """Serve it; yields its address."""
     routes = [
         Route("/.well-known/agent-card.json", agent.show),
         Route("/rpc", agent.call, methods=["POST"]),

@@ -50,7 +50,6 @@ class RemoteAgent(AgentExecutor):
     """Streams that are to break off behind their first piece."""
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
-        assert context.message is not None
         self.messages.append(context.message)
         said = context.get_user_input()
         if "at once" in said:
@@ -126,7 +125,6 @@ async def served(
     streaming: bool = True,
     port: int = 0,
 ) -> AsyncIterator[str]:
-    """Serve it; yields its address."""
     application = Starlette()
 
     async def watched(scope: Scope, receive: Receive, send: Send) -> None:

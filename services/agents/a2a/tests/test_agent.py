@@ -1,20 +1,24 @@
 import asyncio
+import json
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import grpc
 import pytest
 from a2a.types import a2a_pb2 as a2a
 
-from bos.agent.v1 import ApprovalContext, InstructionMode, SideEffectClass
+from bos.agent.v1 import AgentInput, ApprovalContext, InstructionMode, SideEffectClass
 from bos.common.v1 import SourceType
-from bos_chassis.values import table_rows, to_value_map
+from bos_a2a.service import serve
+from bos_a2a.settings import A2aSettings
+from bos_chassis.values import table_rows, to_value, to_value_map
+from bos_testkit.agent_contract import Rule, Subject, agent_subject, answers, own_rules, refusals
 from bos_testkit.fixtures.agent_harness import ASKS, AWAITING, SUCCEEDED
 from bos_testkit.processes import free_port
 from bos_testkit.waiting import eventually
 
-from .conftest import NAME, replied, specialist, written
+from .conftest import NAME, NETWORKS, replied, specialist, written
 from .remote_agent import RemoteAgent, data, served
 
 TASK = "What is invoice 7?"
@@ -34,7 +38,6 @@ def remote() -> RemoteAgent:
 
 @pytest.fixture
 async def url(remote: RemoteAgent) -> AsyncIterator[str]:
-    """Address of the remote agent, by JSON-RPC and streams."""
     async with served(remote) as address:
         yield address
 
@@ -318,3 +321,44 @@ async def _read(call: Any) -> None:
             pass
     except (grpc.aio.AioRpcError, asyncio.CancelledError):
         pass
+
+
+EXAMPLE = AgentInput(task=TASK, tools=["send_message"])
+
+
+PROPOSING = AgentInput(
+    task="Pay invoice 7",
+    tools=["send_message"],
+    tool_name="send_message",
+    sub_task_input={"message": to_value("Please pay invoice 7.")},
+)
+
+
+@asynccontextmanager
+async def opened(*, reads: bool) -> AsyncIterator[Subject]:
+    remote = RemoteAgent()
+    async with served(remote) as url:
+        servers = {NAME: {"url": url, "networks": NETWORKS, "reads": reads}}
+        async with agent_subject(
+            *(NAME, serve, A2aSettings, REPLIES, EXAMPLE),
+            package="a2a",
+            servers=servers,
+            environment={"BOS_A2A_SERVERS": json.dumps(servers)},
+            proposing=PROPOSING,
+            performed=lambda: len(remote.messages),
+        ) as subject:
+            yield subject
+
+
+@own_rules
+async def test_contract(rule: Rule) -> None:
+    async with opened(reads=True) as subject:
+        await rule(subject)
+
+
+@pytest.mark.parametrize(
+    "rule", [answers.same_step_twice_has_the_same_result, refusals.nothing_is_performed_unapproved]
+)
+async def test_contract_of_proposals(rule: Rule) -> None:
+    async with opened(reads=False) as subject:
+        await rule(subject)

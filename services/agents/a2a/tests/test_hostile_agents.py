@@ -26,7 +26,6 @@ ORDERS = (
 async def attacked(
     agent: HostileAgent, replies: Any = (), **fields: Any
 ) -> AsyncIterator[Specialist]:
-    """The agent for a hostile remote agent."""
     async with hostile(agent) as url:
         server = {"url": url, "reads": True, "call_timeout_s": 3, "connect_timeout_s": 3, **fields}
         async with specialist(server, replies) as found:

@@ -67,8 +67,6 @@ DOCUMENT: dict[str, Any] = {
 
 @dataclass
 class Seen:
-    """One request as it arrived."""
-
     method: str
     path: str
     """As sent, percent-encoded, with its query."""
@@ -90,14 +88,11 @@ class ApiUnderTest:
     expires_in: str = "3600"
     replies: dict[str, Any] = field(default_factory=dict)
     """Instead of the usual answer, by path: a Response, or what makes one of a request."""
-    break_after: int = 0
-    """How many writes break their connection after the effect."""
     hold: asyncio.Event | None = None
     """If set, writes answer only then; their effect happens before."""
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
     def application(self) -> Starlette:
-        """The API as an ASGI application."""
         methods = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"]
         return Starlette(routes=[Route("/{path:path}", self._answer, methods=methods)])
 
@@ -157,30 +152,23 @@ class ApiUnderTest:
         self.arrived.set()
         if self.hold is not None:
             await self.hold.wait()
-        if self.break_after:
-            self.break_after -= 1
-            raise ConnectionAbortedError
         return JSONResponse({"made": json.loads(body) if body else None}, status_code=201)
 
 
 def redirect(url: str, status: int = 302) -> Response:
-    """A redirect to ``url``."""
     return RedirectResponse(url, status_code=status)
 
 
 def planned(task: str, method: str = "GET", path: str = "/orders", **more: Any) -> Fixture:
-    """The model plans this call for ``task``."""
     plan = {"make_request": True, "method": method, "path": path, "reason": "It fits.", **more}
     return fixture(f"plan of {task}", [f"### Task\n{task}"], schema="ApiCallPlan", json=plan)
 
 
 def worded(task: str, answer: str) -> Fixture:
-    """The model words the response for ``task``."""
     texts = [f"### Task\n{task}\n\n### Call"]
     return fixture(f"words of {task}", texts, schema="ApiSummary", json={"answer": answer})
 
 
 def policy(*urls: str, **changes: Any) -> HttpPolicy:
-    """A policy that allows these origins on loopback."""
     origins = {"{0.scheme}://{0.netloc}".format(urlsplit(url)): LOOPBACK for url in urls}
     return HttpPolicy.load(internal_origins=origins, **changes)

@@ -1,27 +1,22 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 
 from bos_api_docs.service import serve
 from bos_api_docs.settings import ApiDocsSettings
 from bos_testkit.asgi_server import asgi_server
+from bos_testkit.fixtures.agent_harness import AgentHarness, StartAgent
+from bos_testkit.scripted_model.replies import Fixture
 
 from .api_under_test import STEP, ApiUnderTest, policy
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from contextlib import AsyncExitStack
-
-    from bos_testkit.fixtures.agent_harness import AgentHarness, StartAgent
-    from bos_testkit.scripted_model.replies import Fixture
 
 
 @pytest.fixture
 def serve_api(stack: AsyncExitStack) -> Any:
-    """Serve another API on loopback."""
-
     async def start() -> ApiUnderTest:
         api = ApiUnderTest()
         api.base_url = await stack.enter_async_context(asgi_server(api.application()))
@@ -31,10 +26,8 @@ def serve_api(stack: AsyncExitStack) -> Any:
 
 
 @pytest.fixture
-async def api(serve_api: Any) -> ApiUnderTest:
-    """The API under test."""
-    started: ApiUnderTest = await serve_api()
-    return started
+async def api(serve_api: Any) -> Any:
+    return await serve_api()
 
 
 @pytest.fixture

@@ -6,14 +6,12 @@ from typing import Any
 import pytest
 from starlette.responses import JSONResponse
 
-from bos.agent.v1 import AgentExecutionStatus, ProposedAction, SideEffectClass
+from bos.agent.v1 import SideEffectClass
+from bos_testkit.fixtures.agent_harness import AWAITING, FAILED, SUCCEEDED
 from bos_testkit.scripted_model.replies import fixture
 
 from .api_under_test import ApiUnderTest, planned
 
-SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
-FAILED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED
-WAITS = AgentExecutionStatus.AGENT_EXECUTION_STATUS_AWAITING_APPROVAL
 TICKET, NOTE = "Open a ticket about pumps", "Leave a note"
 SEARCH = "Search the orders"
 BODY = {"topic": "pumps", "text": "Grüße", "priority": 2}
@@ -26,7 +24,7 @@ async def test_a_write_is_shown_exactly_and_performed_once(start: Any, api: ApiU
     agent = await start(OPEN, own={"token": "op-secret"})
     waiting = await agent.do(TICKET)
 
-    assert waiting.result.status == WAITS
+    assert waiting.result.status == AWAITING
     assert api.seen == []
     assert waiting.arguments == {
         "api": "orders",
@@ -53,39 +51,21 @@ async def test_a_write_is_shown_exactly_and_performed_once(start: Any, api: ApiU
     assert [each.outcome_unknown for each in done.result.performed_actions] == [False]
 
 
-@pytest.mark.parametrize("name", ["url", "headers"])
-async def test_a_changed_argument_is_refused(start: Any, api: ApiUnderTest, name: str) -> None:
-    agent = await start(OPEN)
-    waiting = await agent.do(TICKET)
-    changed = ProposedAction()
-    changed.CopyFrom(waiting.action)
-    value = changed.arguments.fields[name]
-    if name == "headers":
-        value.map_value.fields["Prefer"].string_value = "x"
-    else:
-        value.string_value += " "
-    done = await agent.do(TICKET, approved=changed)
-    assert (done.result.status, done.result.error.type) == (FAILED, "PermissionDenied")
-    assert api.seen == []
-
-
 async def test_every_method_that_may_change_something_waits(start: Any, api: ApiUnderTest) -> None:
     methods = ("DELETE", "PUT", "PATCH")
     tasks = [f"{NOTE} by {method}" for method in methods]
     plans = zip(tasks, methods, strict=True)
     agent = await start(*(planned(task, method, "/orders/7") for task, method in plans))
     for task in tasks:
-        assert (await agent.do(task)).result.status == WAITS, task
+        assert (await agent.do(task)).result.status == AWAITING, task
     assert api.seen == []
 
 
 @pytest.mark.parametrize(("path", "waits"), [("/search", False), ("/notes", True)])
-async def test_only_a_post_that_is_marked_as_reading_is_free(
-    start: Any, api: ApiUnderTest, path: str, waits: bool
-) -> None:
+async def test_post_that_only_reads(start: Any, api: ApiUnderTest, path: str, waits: bool) -> None:
     agent = await start(planned(SEARCH, "POST", path, json_body={"text": "x"}))
     done = await agent.do(SEARCH, tools=("call_api_read", "call_api_write"))
-    assert done.result.status == (WAITS if waits else SUCCEEDED)
+    assert done.result.status == (AWAITING if waits else SUCCEEDED)
     assert len(api.seen) == (0 if waits else 1)
 
 
@@ -104,7 +84,7 @@ async def test_the_operator_may_have_reads_approved_too(start: Any, api: ApiUnde
     card = await agent.card()
     assert all(tool.requires_approval for tool in card.tools)
     waiting = await agent.do(task)
-    assert waiting.result.status == WAITS
+    assert waiting.result.status == AWAITING
     assert waiting.action.tool == "call_api_read"
     assert api.seen == []
     done = await agent.do(task, approved=waiting.action)
@@ -112,7 +92,7 @@ async def test_the_operator_may_have_reads_approved_too(start: Any, api: ApiUnde
     assert len(done.rows) == 6
 
 
-async def test_instructions_of_the_approver_lead_to_another_proposal(start: Any) -> None:
+async def test_instructions_lead_to_another_proposal(start: Any) -> None:
     other = fixture(
         "urgent",
         ["make it urgent"],
@@ -123,7 +103,7 @@ async def test_instructions_of_the_approver_lead_to_another_proposal(start: Any)
     first = await agent.do(TICKET)
     context = {"approval_id": "a", "user_instructions": "make it urgent"}
     second = await agent.do(TICKET, approval_context=context)
-    assert second.result.status == WAITS
+    assert second.result.status == AWAITING
     assert second.action.digest != first.action.digest
 
 
@@ -135,41 +115,34 @@ async def test_side_effect_class_is_that_of_the_endpoint(start: Any) -> None:
     assert plain.action.side_effect == SideEffectClass.SIDE_EFFECT_CLASS_IRREVERSIBLE
 
 
-async def test_a_broken_connection_is_repeated_with_the_same_key(
-    start: Any, api: ApiUnderTest
+@pytest.mark.parametrize(
+    ("task", "path", "broken", "sent", "unknown", "retryable"),
+    [
+        (TICKET, "/tickets", 2, 3, False, False),  # repeated with the same key
+        (TICKET, "/tickets", 99, 3, True, True),
+        (NOTE, "/notes", 99, 1, True, False),  # which has no key
+    ],
+)
+async def test_a_broken_connection_is_repeated_only_with_a_key(
+    start: Any,
+    api: ApiUnderTest,
+    task: str,
+    path: str,
+    broken: int,
+    sent: int,
+    unknown: bool,
+    retryable: bool,
 ) -> None:
-    agent = await start(OPEN)
-    waiting = await agent.do(TICKET)
-    api.replies["/tickets"] = _breaking(api, times=2)
-    done = await agent.do(TICKET, approved=waiting.action)
-    assert done.result.status == SUCCEEDED, done.result.error
+    agent = await start(OPEN, LEAVE)
+    waiting = await agent.do(task)
+    api.replies[path] = _breaking(api, times=broken)
+    done = await agent.do(task, approved=waiting.action)
+    assert done.result.status == (FAILED if unknown else SUCCEEDED)
+    assert done.result.error.type == ("OutcomeUnknown" if unknown else "")
+    assert done.result.error.retryable is retryable
+    assert [each.outcome_unknown for each in done.result.performed_actions] == [unknown]
     keys = {each.headers["idempotency-key"] for each in api.seen}
-    assert (len(api.seen), len(keys), len(api.effects)) == (3, 1, 1)
-
-
-async def test_a_broken_connection_without_a_key_is_an_unknown_outcome(
-    start: Any, api: ApiUnderTest
-) -> None:
-    agent = await start(LEAVE)
-    waiting = await agent.do(NOTE)
-    api.replies["/notes"] = _breaking(api, times=9)
-    done = await agent.do(NOTE, approved=waiting.action)
-    assert (done.result.status, done.result.error.type) == (FAILED, "OutcomeUnknown")
-    assert not done.result.error.retryable
-    assert [each.outcome_unknown for each in done.result.performed_actions] == [True]
-    assert len(api.seen) == 1
-
-
-async def test_a_key_without_an_answer_is_unknown_and_retryable(
-    start: Any, api: ApiUnderTest
-) -> None:
-    agent = await start(OPEN)
-    waiting = await agent.do(TICKET)
-    api.replies["/tickets"] = _breaking(api, times=99)
-    done = await agent.do(TICKET, approved=waiting.action)
-    assert done.result.error.type == "OutcomeUnknown"
-    assert done.result.error.retryable
-    assert (len(api.seen), len(api.effects)) == (3, 1)
+    assert (len(api.seen), len(keys), len(api.effects)) == (sent, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -189,9 +162,7 @@ async def test_a_refused_write_is_known_and_a_failed_one_unknown(
 
 
 @pytest.mark.parametrize(("task", "keyed"), [(TICKET, True), (NOTE, False)])
-async def test_a_write_that_never_left_is_no_unknown_outcome(
-    start: Any, api: ApiUnderTest, task: str, keyed: bool
-) -> None:
+async def test_unsent_write_is_known(start: Any, api: ApiUnderTest, task: str, keyed: bool) -> None:
     gone = "http://127.0.0.1:9"
     agent = await start(OPEN, LEAVE, own={"base_url": gone}, allowed=(gone,))
     waiting = await agent.do(task)
@@ -201,23 +172,19 @@ async def test_a_write_that_never_left_is_no_unknown_outcome(
     assert not done.result.performed_actions
 
 
-async def test_a_redirected_write_is_not_sent_on(
-    start: Any, api: ApiUnderTest, serve_api: Any
-) -> None:
+async def test_redirected_write_is_not_sent(start: Any, api: ApiUnderTest, serve_api: Any) -> None:
     other = await serve_api()
     agent = await start(LEAVE, own={"token": "op-secret"}, allowed=(other.base_url,))
     waiting = await agent.do(NOTE)
     headers = {"Location": f"{other.base_url}/notes"}
-    for status in (301, 302, 307, 308):
+    for status in (302, 307):
         api.replies["/notes"] = JSONResponse({}, status_code=status, headers=headers)
         done = await agent.do(NOTE, approved=waiting.action)
         assert done.result.error.type == "HttpError"
     assert other.seen == []
 
 
-async def test_an_approved_call_leads_where_the_base_url_leads_now(
-    start: Any, api: ApiUnderTest, serve_api: Any
-) -> None:
+async def test_approval_is_of_one_base_url(start: Any, api: ApiUnderTest, serve_api: Any) -> None:
     """An approval made under another base URL is not performed."""
     other = await serve_api()
     agent = await start(LEAVE, allowed=(other.base_url,))

@@ -12,7 +12,7 @@ from bos_api_docs.settings import ApiSettings
 from bos_chassis.telemetry import Telemetry
 from bos_http import HttpClient
 
-from .api_under_test import ApiUnderTest, planned, policy, redirect
+from .api_under_test import ApiUnderTest, planned, policy
 
 TASK = "Show the order PO-7"
 PLAN = planned(TASK, path="/orders/7")
@@ -92,12 +92,8 @@ async def test_a_generated_token_is_cached_until_its_grace(
         first = await resolve(Credentials({}, settings), url)
         now[0] += after_s
         second = await resolve(Credentials({}, settings), url)
-        assert first is not None
-        assert second is not None
-        assert (first.origin, second.origin) == (
-            "generated",
-            "cached" if times == 1 else first.origin,
-        )
+        origins = [each.origin for each in (first, second) if each is not None]
+        assert origins == ["generated", "cached" if times == 1 else "generated"]
         assert api.signed_in == times
         assert "token-1" not in repr(first)
 
@@ -111,28 +107,14 @@ async def test_a_401_refreshes_the_token_once(start: Any, api: ApiUnderTest) -> 
     assert done.data["status_code"] == 200
     assert sent(api) == ["Bearer token-1", "Bearer token-1", "Bearer token-2"]
     assert "Refreshed the token and repeated the request" in done.messages()
-
-
-@pytest.mark.requirement("E-13")
-async def test_a_second_401_ends_the_step(start: Any, api: ApiUnderTest) -> None:
-    agent = await start(PLAN, own={**SIGN_IN, "token_url": "/token"})
+    api.seen.clear()
     api.replies["/orders/7"] = JSONResponse({"detail": "no"}, status_code=401)
     done = await agent.do(TASK)
     assert done.result.error.details["status_code"].int64_value == 401
-    assert sent(api) == ["Bearer token-1", "Bearer token-2"]
+    assert sent(api) == ["Bearer token-2", "Bearer token-3"]
 
 
-async def test_a_401_without_another_token_is_not_repeated(start: Any, api: ApiUnderTest) -> None:
-    agent = await start(PLAN)
-    api.accepted = set()
-    done = await agent.do(TASK, secrets={"api_bearer_token": "only"})
-    assert done.result.error.type == "HttpError"
-    assert sent(api) == ["Bearer only"]
-
-
-async def test_a_sign_in_that_fails_says_so_without_the_credentials(
-    start: Any, api: ApiUnderTest
-) -> None:
+async def test_failed_sign_in_shows_no_credentials(start: Any, api: ApiUnderTest) -> None:
     agent = await start(PLAN, own={**SIGN_IN, "password": "wrong-pw", "token_url": "/token"})
     done = await agent.do(TASK)
     assert done.result.error.type == "HttpRequestError"
@@ -140,14 +122,9 @@ async def test_a_sign_in_that_fails_says_so_without_the_credentials(
     assert "wrong-pw" not in str(done)
     assert "wrong-pw" not in str(agent.telemetry.logs)
     assert not done.result.error.retryable
-
-
-async def test_a_sign_in_that_is_unavailable_is_retryable(start: Any, api: ApiUnderTest) -> None:
     gone = "http://127.0.0.1:9"
     agent = await start(PLAN, own={**SIGN_IN, "token_url": f"{gone}/token"}, allowed=(gone,))
-    done = await agent.do(TASK)
-    assert "sign-in" in done.result.error.message
-    assert done.result.error.retryable
+    assert (await agent.do(TASK)).result.error.retryable
 
 
 @pytest.mark.requirement("E-09", "A-05")
@@ -173,9 +150,7 @@ FORBIDDEN = (
 )
 
 
-async def test_a_plan_sets_documented_and_harmless_headers_only(
-    start: Any, api: ApiUnderTest
-) -> None:
+async def test_plan_sets_documented_headers_alone(start: Any, api: ApiUnderTest) -> None:
     headers = {**dict.fromkeys(FORBIDDEN, "evil"), "Prefer": "x"}
     agent = await start(planned(TASK, path="/orders/7", headers=headers))
     done = await agent.do(TASK)
@@ -194,9 +169,7 @@ async def test_invalid_headers_of_a_request_are_refused(start: Any, api: ApiUnde
     assert api.seen == []
 
 
-async def test_credentials_go_to_their_own_origin_alone(
-    start: Any, api: ApiUnderTest, serve_api: Any
-) -> None:
+async def test_credentials_keep_their_origin(start: Any, api: ApiUnderTest, serve_api: Any) -> None:
     """The operator's never go to a base URL of the request, and the request's go there."""
     other = await serve_api()
     own = {"token": "operator", "headers": {"X-Api-Key": "operator-key"}}
@@ -210,9 +183,7 @@ async def test_credentials_go_to_their_own_origin_alone(
     assert sent(api) == ["Bearer operator"]
 
 
-async def test_credentials_of_a_request_do_not_go_to_another_api(
-    start: Any, api: ApiUnderTest, serve_api: Any
-) -> None:
+async def test_credentials_stay_at_their_api(start: Any, api: ApiUnderTest, serve_api: Any) -> None:
     other = await serve_api()
     task = "Show the note"
     apis = {
@@ -232,20 +203,6 @@ async def test_credentials_of_a_request_do_not_go_to_another_api(
     assert sent(other) == [None]
     assert "mine" not in str(other.seen)
     assert sent(api) == ["Bearer mine"]
-
-
-async def test_credentials_do_not_follow_a_redirect_to_another_origin(
-    start: Any, api: ApiUnderTest, serve_api: Any
-) -> None:
-    other = await serve_api()
-    own = {"token": "operator", "headers": {"X-Api-Key": "operator-key"}}
-    agent = await start(PLAN, own=own, allowed=(other.base_url,))
-    api.replies["/orders/7"] = redirect(f"{other.base_url}/orders/8")
-    done = await agent.do(TASK, secrets={"api_headers": '{"X-Mine": "mine"}'})
-    assert done.data["body"]["order"] == "8"
-    assert sent(other) == [None]
-    assert "operator" not in str(other.seen)
-    assert "mine" not in str(other.seen)
 
 
 @pytest.mark.requirement("E-07", "A-05")

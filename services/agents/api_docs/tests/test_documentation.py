@@ -6,14 +6,12 @@ from typing import Any
 
 import pytest
 
-from bos.agent.v1 import AgentExecutionStatus
 from bos_api_docs.answers import asks_for_all
+from bos_testkit.fixtures.agent_harness import FAILED, SUCCEEDED
 from bos_testkit.scripted_model.replies import fixture
 
 from .api_under_test import DOCUMENT, ApiUnderTest, planned
 
-SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
-FAILED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED
 ALL = "List me all the API points available to you"
 ABOUT = "How do I sign in to the orders API?"
 CURATED = """
@@ -43,13 +41,16 @@ async def test_every_endpoint_is_listed_without_a_model(start: Any) -> None:
     assert listed["DELETE", "/orders/{order_id}"] == "required"
     assert "- POST /tickets: Open a support ticket" in done.result.answer
     assert done.data["endpoints"][0]["api"] == "orders"
+    quoted = await agent.do(ABOUT)
+    assert quoted.result.status == SUCCEEDED
+    assert "Sign in for a token." in quoted.result.answer
+    assert quoted.result.confidence < 0.5
 
 
 @pytest.mark.parametrize(
     ("task", "expected"),
     [
         (ALL, True),
-        ("List APIs and query database", True),
         ("Show me all endpoints of the API", True),
         ("List all open orders", False),
         ("What does the endpoint /orders return?", False),
@@ -60,17 +61,8 @@ def test_lists_of_endpoints_and_of_data_are_distinguished(task: str, expected: b
     assert asks_for_all(task) is expected
 
 
-async def test_the_model_may_say_that_a_list_is_wanted(start: Any) -> None:
-    task = "Welche Schnittstellen kennst du?"
-    plan = {"make_request": False, "list_endpoints": True}
-    agent = await start(fixture("l", [f"### Task\n{task}"], schema="ApiCallPlan", json=plan))
-    assert len((await agent.do(task)).rows) == 7
-
-
 @pytest.mark.requirement("E-01")
-async def test_a_question_about_the_api_is_answered_from_its_docs(
-    start: Any, api: ApiUnderTest
-) -> None:
+async def test_question_is_answered_from_the_docs(start: Any, api: ApiUnderTest) -> None:
     plan = {"make_request": False, "answer": "Sign in for a token.", "path": None}
     agent = await start(fixture("a", [f"### Task\n{ABOUT}"], schema="ApiCallPlan", json=plan))
     done = await agent.do(ABOUT)
@@ -79,17 +71,7 @@ async def test_a_question_about_the_api_is_answered_from_its_docs(
     assert api.seen == []
 
 
-async def test_without_a_model_documentation_is_quoted(start: Any) -> None:
-    agent = await start(models=False)
-    done = await agent.do(ABOUT)
-    assert done.result.status == SUCCEEDED
-    assert "Sign in for a token." in done.result.answer
-    assert done.result.confidence < 0.5
-
-
-async def test_several_apis_are_distinguished(
-    start: Any, api: ApiUnderTest, tmp_path: Path
-) -> None:
+async def test_apis_are_distinguished(start: Any, api: ApiUnderTest, tmp_path: Path) -> None:
     file = tmp_path / "stock.yaml"
     file.write_text(CURATED)
     task = "How many units of P-1 are on the shelf?"
@@ -142,3 +124,10 @@ async def test_documentation_of_a_url_taints_and_of_a_file_does_not(
     agent = await start(planned(task, "POST", "/tickets", json_body="{}"), own=own)
     assert (await agent.do(task)).action.tainted is fetched
     assert (await agent.do(ALL, tools=())).result.tainted is fetched
+
+
+async def test_the_model_may_say_that_a_list_is_wanted(start: Any) -> None:
+    task = "Welche Schnittstellen kennst du?"
+    plan = {"make_request": False, "list_endpoints": True}
+    agent = await start(fixture("l", [f"### Task\n{task}"], schema="ApiCallPlan", json=plan))
+    assert len((await agent.do(task)).rows) == 7

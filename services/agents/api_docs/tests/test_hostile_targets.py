@@ -84,21 +84,7 @@ def test_a_query_does_not_change_the_method() -> None:
             rendered_query([], {name: "DELETE"})
 
 
-async def test_a_hostile_path_of_a_plan_calls_nothing(start: Any, api: ApiUnderTest) -> None:
-    paths = ("//127.0.0.1:9/x", "/a/:id")
-    tasks = [f"{TASK} number {n}" for n in range(len(paths))]
-    agent = await start(
-        *(planned(task, path=path) for task, path in zip(tasks, paths, strict=True))
-    )
-    for task in tasks:
-        done = await agent.do(task)
-        assert done.result.error.type == "PathResolutionError"
-    assert api.seen == []
-
-
-async def test_a_base_url_of_the_request_needs_the_operators_policy(
-    start: Any, api: ApiUnderTest
-) -> None:
+async def test_base_url_of_a_request_needs_the_policy(start: Any, api: ApiUnderTest) -> None:
     agent = await start(planned(TASK), own={"token": "operator"})
     for url in INWARD:
         done = await agent.do(TASK, context={"api_base_url": url})
@@ -131,9 +117,7 @@ async def test_next_pages_and_redirects_lead_nowhere_else(start: Any, api: ApiUn
         assert len(api.seen) == 2
 
 
-async def test_a_next_page_at_another_allowed_origin_is_not_read(
-    start: Any, api: ApiUnderTest, serve_api: Any
-) -> None:
+async def test_next_page_stays_at_origin(start: Any, api: ApiUnderTest, serve_api: Any) -> None:
     other = await serve_api()
     agent = await start(
         planned(TASK, path="/list"), own={"token": "operator"}, allowed=(other.base_url,)

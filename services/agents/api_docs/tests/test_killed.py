@@ -46,9 +46,7 @@ async def agent_process(
     return agent, process
 
 
-async def test_a_killed_agent_opens_its_ticket_once(
-    stack: AsyncExitStack, api: ApiUnderTest
-) -> None:
+async def test_killed_agent_opens_a_ticket_once(stack: AsyncExitStack, api: ApiUnderTest) -> None:
     """The step is sent again, as the gateway does it for calls that are idempotent by key."""
     plan = planned(TASK, "POST", "/tickets", json_body={"topic": "pumps"})
     model = await stack.enter_async_context(ScriptedModel([plan]))

@@ -1,14 +1,11 @@
 """Drawing processes: pictures, isolation, limits, shutdown."""
 
 import asyncio
-import contextlib
-import http.server
 import os
 import signal
 import struct
 import sys
-import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -39,27 +36,17 @@ async def renderer() -> AsyncIterator[Renderer]:
         yield renderer
 
 
-@pytest.fixture
-def asked() -> Iterator[tuple[str, list[str]]]:
-    """Address of a web server, and the paths that it was asked for."""
-    paths: list[str] = []
+@pytest_asyncio.fixture(loop_scope="module")
+async def asked() -> AsyncIterator[tuple[str, list[bytes]]]:
+    """Address of a web server, and the requests that reached it."""
+    requests: list[bytes] = []
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            paths.append(self.path)
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(b"a,b\nstolen,1\n")
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        requests.append(await reader.readline())
+        writer.close()
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}", paths
-        server.shutdown()
-        thread.join()
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", requests
 
 
 @pytest.mark.requirement("D-31")
@@ -81,9 +68,7 @@ async def test_a_process_draws_one_chart_after_another(renderer: Renderer) -> No
     assert len(pids) == 1
 
 
-async def test_an_address_in_a_specification_is_refused(
-    renderer: Renderer, asked: tuple[str, list[str]]
-) -> None:
+async def test_address_is_refused(renderer: Renderer, asked: tuple[str, list[bytes]]) -> None:
     address, paths = asked
     with pytest.raises(NotDrawn, match="SPECIFICATION_REFUSED: its data are not inline"):
         await renderer.draw(BAR | {"data": {"url": f"{address}/a.csv"}})
@@ -93,7 +78,7 @@ async def test_an_address_in_a_specification_is_refused(
 @pytest.mark.parametrize("kind", ["data", "file", "image"])
 @pytest.mark.requirement("D-31")
 async def test_no_address_of_an_unchecked_specification_is_loaded(
-    renderer: Renderer, asked: tuple[str, list[str]], tmp_path: Path, kind: str
+    renderer: Renderer, asked: tuple[str, list[bytes]], tmp_path: Path, kind: str
 ) -> None:
     """Isolation of the process itself: what validation refuses is sent unchecked."""
     address, paths = asked
@@ -145,20 +130,7 @@ async def test_a_chart_that_needs_too_much_ends_its_process_alone() -> None:
         assert (await renderer.draw(BAR)).png
 
 
-async def test_a_killed_process_is_replaced(renderer: Renderer) -> None:
-    await renderer.draw(BAR)
-    (pid,) = renderer.idle_pids
-    os.kill(pid, signal.SIGKILL)
-    # The next chart may meet it before its end is known.
-    with contextlib.suppress(NotDrawn):
-        await renderer.draw(BAR)
-    assert (await renderer.draw(BAR)).png
-    assert renderer.idle_pids != [pid]
-
-
-async def test_a_process_that_dies_at_its_start_fails_that_chart_only(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_process_that_dies_fails_one_chart_only(monkeypatch: pytest.MonkeyPatch) -> None:
     dying = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
     async with Renderer(workers=1, timeout_s=60) as renderer:
         with monkeypatch.context() as patch:
@@ -166,6 +138,9 @@ async def test_a_process_that_dies_at_its_start_fails_that_chart_only(
             with pytest.raises(NotDrawn, match=f"NOT_STARTED: exit code -{signal.SIGSEGV}"):
                 await renderer.draw(BAR)
         assert (await renderer.draw(BAR)).png
+        (pid,) = renderer.idle_pids
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
 
 
 async def test_a_process_killed_while_it_draws_fails_that_chart_only(renderer: Renderer) -> None:
@@ -189,14 +164,6 @@ async def test_a_cancelled_chart_ends_its_process(renderer: Renderer) -> None:
     drawing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await drawing
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
-
-
-async def test_no_process_outlives_its_renderer() -> None:
-    async with Renderer(workers=1, timeout_s=60) as renderer:
-        await renderer.draw(BAR)
-        (pid,) = renderer.idle_pids
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 
@@ -227,13 +194,12 @@ async def test_hindi_is_drawn_as_outlines_and_latin_stays_text() -> None:
     assert width("महानदी मैकेनिकल") > width("महानदी") + width("मैकेनिकल") + 1
 
 
-@pytest.mark.parametrize("text", ["हिन्दी", "বাংলা", "தமிழ்", "ไทย"])
-async def test_fonts_have_indian_and_thai_letters(text: str) -> None:
-    assert Outliner().missing(text) == []
+async def test_fonts_have_indian_and_thai_letters() -> None:
+    assert Outliner().missing("हिन्दी বাংলা தமிழ் ไทย") == []
     assert Outliner().missing("\u0dff\u0978\u0e7f") != []
 
 
-@pytest.mark.parametrize("text", ["東京支店", "서울 지점", "مكتب"])
+@pytest.mark.parametrize("text", ["東京支店", "مكتب"])
 async def test_other_scripts_differ_from_missing_letters(renderer: Renderer, text: str) -> None:
     def spec(label: str) -> dict[str, Any]:
         return BAR | {

@@ -1,26 +1,23 @@
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
 import pytest_asyncio
 
 from bos.sandbox.v1 import GetCapabilitiesRequest, SandboxServiceStub
+from bos_chassis.server import GrpcServer
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_code.service import serve
 from bos_code.settings import CodeSettings
 from bos_sandbox.service import serve as serve_sandbox
 from bos_sandbox.settings import SandboxSettings
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos_chassis.server import GrpcServer
-    from bos_testkit.fixtures.agent_harness import StartAgent
+from bos_testkit.fixtures.agent_harness import StartAgent
 
 
 @asynccontextmanager

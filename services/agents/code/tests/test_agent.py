@@ -1,5 +1,6 @@
 """The code agent over gRPC: a program is proposed, and exactly the approved one runs."""
 
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from datetime import date
 from decimal import Decimal
@@ -7,9 +8,9 @@ from typing import Any
 
 import grpc
 import pytest
+import pytest_asyncio
 
 from bos.agent.v1 import (
-    AgentExecutionStatus,
     AgentInput,
     ApprovalContext,
     InstructionMode,
@@ -18,18 +19,20 @@ from bos.agent.v1 import (
 )
 from bos.sandbox.v1 import RunProgramRequest, SandboxServiceStub, Tier
 from bos_agentkit import AgentTask, action_digest
-from bos_chassis.values import from_value_map, table_rows, to_value
+from bos_chassis.telemetry import Telemetry
+from bos_chassis.values import from_value_map, table_rows, to_value, to_value_map
 from bos_code.programs import FRAME_HELPER, input_digests
 from bos_code.prompts import summary_messages
+from bos_code.service import serve
+from bos_code.settings import CodeSettings
+from bos_testkit.agent_contract import Rule, Subject, agent_subject, counted, own_rules
+from bos_testkit.fixtures.agent_harness import AWAITING, FAILED, SUCCEEDED
 from bos_testkit.scripted_model.replies import Fixture, fixture
 
 from .conftest import sandbox
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.requirement("F-08")]
 
-SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
-FAILED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED
-WAITS = AgentExecutionStatus.AGENT_EXECUTION_STATUS_AWAITING_APPROVAL
 TASK = "Draw the monthly revenue"
 ROWS = [
     {"month": "2025-01", "revenue": Decimal("120.50")},
@@ -60,14 +63,18 @@ def summary(answer: str = "The total is 200.75.") -> Fixture:
     return fixture("summary", [TASK], schema="CodeSummary", json={"answer": answer})
 
 
+@pytest_asyncio.fixture(loop_scope="module")
+async def agent(start: Any) -> Any:
+    return await start(proposal(), summary())
+
+
 async def proposed(agent: Any, **more: Any) -> ProposedAction:
     outcome = await agent.do(TASK, outputs=OUTPUTS, **more)
-    assert outcome.result.status == WAITS, outcome.result.error
+    assert outcome.result.status == AWAITING, outcome.result.error
     return outcome.action
 
 
 def changed(action: ProposedAction, **arguments: Any) -> ProposedAction:
-    """``action`` with other arguments and their digest."""
     other = ProposedAction()
     other.CopyFrom(action)
     for name, value in arguments.items():
@@ -77,10 +84,11 @@ def changed(action: ProposedAction, **arguments: Any) -> ProposedAction:
 
 
 async def test_the_exact_program_is_proposed_and_nothing_runs(start: Any) -> None:
-    agent = await start(proposal(), summary())
-    outcome = await agent.do(TASK, outputs=OUTPUTS)
+    agent = await start(proposal(CHART.replace("\n", "\r\n")), summary())
+    given = {"metric": "net revenue"}
+    outcome = await agent.do(TASK, given, outputs=OUTPUTS, question="How did we do?")
 
-    assert outcome.result.status == WAITS
+    assert outcome.result.status == AWAITING
     action = outcome.action
     arguments = from_value_map(action.arguments)
     assert arguments["code"] == FRAME_HELPER + CHART
@@ -88,13 +96,17 @@ async def test_the_exact_program_is_proposed_and_nothing_runs(start: Any) -> Non
     assert action.tool == "execute_code"
     assert action.side_effect == SideEffectClass.SIDE_EFFECT_CLASS_NONE
     assert action.digest == action_digest("execute_code", action.arguments)
-    assert "lines over monthly: Draws a bar chart." in action.summary
+    assert "monthly: Draws a bar chart." in action.summary
     assert outcome.files == {}
     assert agent.prompts("CodeSummary") == []
+    (prompt,) = agent.prompts("CodeProposal")
+    assert "### Question of the user\nHow did we do?" in prompt
+    assert "- metric: str" in prompt
+    assert "- monthly: dict with keys row_count (int), rows (list of 2 dicts" in prompt
+    assert "- today: date" in prompt
 
 
-async def test_approved_program_runs_and_returns_its_figure(start: Any) -> None:
-    agent = await start(proposal(), summary())
+async def test_approved_program_runs_and_returns_its_figure(agent: Any) -> None:
     action = await proposed(agent)
     outcome = await agent.do(TASK, outputs=OUTPUTS, approved=action, is_final_answer=True)
 
@@ -115,8 +127,7 @@ async def test_approved_program_runs_and_returns_its_figure(start: Any) -> None:
     assert len(agent.prompts("CodeProposal")) == 1
 
 
-async def test_an_intermediate_result_is_stated_without_the_model(start: Any) -> None:
-    agent = await start(proposal(), summary())
+async def test_an_intermediate_result_is_stated_without_the_model(agent: Any) -> None:
     action = await proposed(agent)
     outcome = await agent.do(TASK, outputs=OUTPUTS, approved=action)
     assert outcome.result.status == SUCCEEDED, outcome.result.error
@@ -140,9 +151,7 @@ async def test_what_a_program_says_cannot_leave_its_fence() -> None:
     assert f'### Result of the program\n<untrusted>\n["{harmless}"]\n</untrusted>' in user.text
 
 
-async def test_files_are_those_of_the_sandbox_byte_for_byte(
-    start: Any, sandbox_address: str
-) -> None:
+async def test_files_are_byte_for_byte_of_the_sandbox(start: Any, sandbox_address: str) -> None:
     code = "open('all.bin', 'wb').write(bytes(range(256)) * 8192)\nresult = 1"
     agent = await start(proposal(code), summary("It is done."))
     action = await proposed(agent)
@@ -168,8 +177,7 @@ async def test_a_frame_becomes_the_table_of_the_result(start: Any) -> None:
     ]
 
 
-async def test_program_does_not_run_on_other_data_than_approved(start: Any) -> None:
-    agent = await start(proposal(), summary())
+async def test_program_does_not_run_on_other_data_than_approved(agent: Any) -> None:
     action = await proposed(agent)
     other = {"monthly": {"rows": [{"month": "2025-01", "revenue": 1}], "row_count": 1}}
     outcome = await agent.do(TASK, outputs=other, approved=action)
@@ -186,20 +194,6 @@ async def test_the_approved_date_is_the_programs_today(start: Any) -> None:
     assert outcome.data["result"] == date(2026, 6, 14)
 
 
-async def test_instructions_lead_to_a_new_proposal(start: Any) -> None:
-    line = CHART.replace("plt.bar(", "plt.plot(")
-    agent = await start(proposal(line, "as a line chart"), proposal())
-    context = ApprovalContext(
-        approval_id="a1",
-        user_instructions="as a line chart",
-        instruction_mode=InstructionMode.INSTRUCTION_MODE_ENHANCE,
-    )
-    request = await agent.do(TASK, outputs=OUTPUTS, approval_context=context)
-    code = request.action.arguments.fields["code"].string_value
-    assert "as a line chart" in agent.prompts("CodeProposal")[-1]
-    assert "plt.plot(" in code
-
-
 async def test_instructions_replace_a_program_of_the_plan(start: Any) -> None:
     agent = await start(proposal("result = 'as requested'", "but in euros"))
     context = ApprovalContext(
@@ -212,8 +206,7 @@ async def test_instructions_replace_a_program_of_the_plan(start: Any) -> None:
     assert outcome.action.arguments.fields["code"].string_value == "result = 'as requested'"
 
 
-async def test_one_program_is_performed_at_a_time(start: Any) -> None:
-    agent = await start(proposal(), summary())
+async def test_one_program_is_performed_at_a_time(agent: Any) -> None:
     action = await proposed(agent)
     both = ApprovalContext(approval_id="a1", approved_actions=[action, action])
     outcome = await agent.do(TASK, outputs=OUTPUTS, approval_context=both)
@@ -291,12 +284,6 @@ async def test_a_program_of_the_plan_needs_approval_and_no_model(start: Any) -> 
     assert outcome.result.answer == "The result is 42."
 
 
-async def test_line_ends_of_other_systems_are_normalised(start: Any) -> None:
-    agent = await start(proposal("x = 6\r\nresult = x * 7\r\n"), summary("It is 42."))
-    action = await proposed(agent)
-    assert action.arguments.fields["code"].string_value == "x = 6\nresult = x * 7\n"
-
-
 async def test_without_a_model_the_error_names_the_setting(start: Any) -> None:
     agent = await start(models=False)
     outcome = await agent.do(TASK)
@@ -304,9 +291,7 @@ async def test_without_a_model_the_error_names_the_setting(start: Any) -> None:
     assert "OPENAI_API_KEY" in outcome.result.error.message
 
 
-async def test_without_the_process_tier_no_program_is_proposed(
-    start: Any, stack: AsyncExitStack
-) -> None:
+async def test_no_process_tier_means_no_proposal(start: Any, stack: AsyncExitStack) -> None:
     small = await stack.enter_async_context(sandbox(process_enabled=False))
     agent = await start(proposal(), sandbox_target=small.address)
     outcome = await agent.do(TASK, outputs=OUTPUTS)
@@ -323,11 +308,39 @@ async def test_the_card_says_that_its_one_tool_is_protected(start: Any) -> None:
     assert "code_agent" in card.aliases
 
 
-async def test_the_prompt_holds_question_inputs_and_user(start: Any) -> None:
-    agent = await start(proposal())
-    await proposed(agent, inputs={"metric": "net revenue"}, question="How did we do?")
-    (prompt,) = agent.prompts("CodeProposal")
-    assert "### Question of the user\nHow did we do?" in prompt
-    assert "- metric: str" in prompt
-    assert "- monthly: dict with keys row_count (int), rows (list of 2 dicts" in prompt
-    assert "- today: date" in prompt
+CONTRACT_TASK = "Add up the revenue"
+EXAMPLE = AgentInput(
+    task=CONTRACT_TASK,
+    tools=["execute_code"],
+    dependency_outputs={"monthly": to_value_map({"rows": [{"revenue": 120}, {"revenue": 80}]})},
+)
+PROPOSAL = fixture(
+    "proposal",
+    [CONTRACT_TASK],
+    schema="CodeProposal",
+    json={
+        "code": "result = sum(row['revenue'] for row in monthly['rows'])",
+        "explanation": "Adds up.",
+    },
+)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def subject() -> AsyncIterator[Subject]:
+    telemetry = Telemetry.for_tests("sandbox")
+    async with (
+        sandbox(telemetry) as below,
+        agent_subject(
+            *("code", serve, CodeSettings, [PROPOSAL], EXAMPLE),
+            sandbox_target=below.address,
+            environment={"BOS_CODE_SANDBOX_TARGET": below.address},
+            proposing=EXAMPLE,
+            performed=lambda: counted(telemetry, "bos_sandbox_programs_total"),
+        ) as subject,
+    ):
+        yield subject
+
+
+@own_rules
+async def test_contract(rule: Rule, subject: Subject) -> None:
+    await rule(subject)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from decimal import Decimal
 from pathlib import Path
@@ -9,14 +10,18 @@ from typing import Any
 
 import grpc
 import pytest
+import pytest_asyncio
 
 from bos.agent.v1 import AgentInput, SideEffectClass
 from bos_agentkit import AgentTask
 from bos_agentkit.programs.sandbox import Run
-from bos_chassis.values import table_rows
+from bos_chassis.values import table_rows, to_value_map
 from bos_computation.answers import summary_table
 from bos_computation.prompts import correction_messages, summary_messages
 from bos_computation.replies import ComputationPlan, SummaryTable
+from bos_computation.service import serve
+from bos_computation.settings import ComputationSettings
+from bos_testkit.agent_contract import Rule, Subject, agent_subject, own_rules
 from bos_testkit.fixtures.agent_harness import FAILED, SUCCEEDED
 from bos_testkit.fixtures.agent_harness import StepOutcome as Outcome
 from bos_testkit.processes import is_dead
@@ -134,14 +139,9 @@ async def test_an_intermediate_result_is_stated_without_the_model(start: Any) ->
 
 async def test_planning_consumes_at_most_850_model_tokens(start: Any) -> None:
     """With the rows of a query by reference, and all output fields of the sql agent."""
-    rows = [
-        {
-            "customer_name": f"Mahanadi Mechanical Erectors {n}",
-            "revenue": Decimal("13697481.81"),
-            "total_revenue": Decimal("147141358.20"),
-        }
-        for n in range(5)
-    ]
+    names = (f"Mahanadi Mechanical Erectors {n}" for n in range(5))
+    sums = {"revenue": Decimal("13697481.81"), "total_revenue": Decimal("147141358.20")}
+    rows = [{"customer_name": name, **sums} for name in names]
     sql = "SELECT c.customer_name, SUM(i.net_amount) AS revenue FROM invoices AS i LIMIT 5"
     given = {"answer": "Five rows.", "rows": rows, "sql": sql, "row_count": 5}
     task = "Calculate what share of the total revenue the five customers brought together"
@@ -397,3 +397,37 @@ def interpreters() -> dict[int, int]:
 def computing(*, since: dict[int, int]) -> set[int]:
     """Processes that used 3 s more processor time; a start ends after a small part of that."""
     return {pid for pid, ticks in interpreters().items() if ticks - since.get(pid, 0) >= 300}
+
+
+CONTRACT_TASK = "What share of the total does the top customer have?"
+PLAN = fixture(
+    "plan",
+    [CONTRACT_TASK],
+    schema="ComputationPlan",
+    json={
+        "code": "result = customers['rows'][0]['revenue'] / 200",
+        "explanation": "It computes.",
+        "inputs": [],
+    },
+)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def subject() -> AsyncIterator[Subject]:
+    rows = {"rows": [{"revenue": 150}, {"revenue": 50}]}
+    example = AgentInput(task=CONTRACT_TASK, dependency_outputs={"customers": to_value_map(rows)})
+    async with (
+        sandbox(timeout_s=60) as below,
+        agent_subject(
+            *("computation", serve, ComputationSettings, [PLAN], example),
+            sandbox_target=below.address,
+            environment={"BOS_COMPUTATION_SANDBOX_TARGET": below.address},
+        ) as subject,
+    ):
+        yield subject
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@own_rules
+async def test_contract(rule: Rule, subject: Subject) -> None:
+    await rule(subject)

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,22 +13,29 @@ from bos_chassis.telemetry import Telemetry
 from bos_files.service import migrate_store, serve
 from bos_files.settings import FilesSettings
 from bos_http import HttpClient, HttpPolicy
-from bos_testkit.postgres import migrated_template
+from bos_testkit.fixtures.agent_harness import StartAgent
+from bos_testkit.internet.world import Internet, Request, Site, answer, wired
+from bos_testkit.postgres import PostgresServer, migrated_template
+from bos_testkit.scripted_model.replies import Fixture
 
 from .files_harness import Files
-from .internet import internet
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-    from pathlib import Path
 
-    from bos_testkit.fixtures.agent_harness import StartAgent
-    from bos_testkit.postgres import PostgresServer
-    from bos_testkit.scripted_model.replies import Fixture
+@dataclass
+class Downloads(Internet):
+    answers: dict[str, bytes] = field(default_factory=dict)
+    site: Site = field(default_factory=Site)
 
-    from .internet import Internet
+    async def respond(self, request: Request) -> AsyncIterator[bytes]:
+        yield self.answers.get(request.path, answer("404 Not Found"))
 
-__all__ = ["internet"]
+
+@pytest.fixture
+async def internet() -> AsyncIterator[Downloads]:
+    internet = Downloads()
+    async with wired(internet):
+        internet.site = await internet.serve(internet.respond, names=("files.example.com",))
+        yield internet
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +57,7 @@ def start(start_agent: StartAgent, stack: AsyncExitStack, postgres_dsn: str, tmp
 
     async def start(
         *replies: Fixture,
-        internet: Internet | None = None,
+        internet: Downloads | None = None,
         policy: Mapping[str, Any] | None = None,
         **changes: Any,
     ) -> Files:
@@ -60,10 +70,14 @@ def start(start_agent: StartAgent, stack: AsyncExitStack, postgres_dsn: str, tmp
             )
         served = partial(serve, http=http)
         where = {"store_url": postgres_dsn, "workspace_url": folder.as_uri()}
-        files: Files = await start_agent(
-            "files", served, FilesSettings, *replies, harness=Files, **{**where, **changes}
-        )
+        settings = {"harness": Files, **where, **changes}
+        files = await start_agent("files", served, FilesSettings, *replies, **settings)
         files.dsn, files.folder = postgres_dsn, folder
         return files
 
     return start
+
+
+@pytest.fixture
+async def files(start: Any) -> Any:
+    return await start(models=False)

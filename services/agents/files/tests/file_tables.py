@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import xlsxwriter  # type: ignore[import-untyped]
+import xlsxwriter
 
 from bos_files.queries.engine import TableFile
 
@@ -50,7 +50,6 @@ def workbook(sheets: Mapping[str, Sequence[Sequence[Any]]], hidden: Sequence[str
 
 
 def parquet(folder: Path, select: str) -> bytes:
-    """A Parquet file with the rows of a query."""
     path = folder / "made.parquet"
     with duckdb.connect() as connection:
         connection.execute(f"COPY ({select}) TO '{path}' (FORMAT parquet)")

@@ -22,8 +22,6 @@ ADA_KEY = "the-key-of-ada-0123"
 
 
 class Files(AgentHarness):
-    """A client of both APIs; each of its steps has a key of its own."""
-
     dsn: str
     folder: Path
     key: str = ""
@@ -31,12 +29,10 @@ class Files(AgentHarness):
 
     @property
     def files(self) -> Any:
-        """Stub of the users' API."""
         return FileServiceStub(self.channel)
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """Headers of the user."""
         return (("authorization", f"Bearer {self.key}"),) if self.key else ()
 
     async def do(
@@ -48,12 +44,10 @@ class Files(AgentHarness):
         user: str = "local",
         **arguments: Any,
     ) -> StepOutcome:
-        """Execute a step of ``user``."""
         self.steps += 1
         key = step_key or f"run-1/0/{self.steps}"
         metadata = TaskMetadata(user_id=user, run_id="run-1", step_key=key)
-        outcome: StepOutcome = await super().do(task, inputs, metadata=metadata, **arguments)
-        return outcome
+        return await super().do(task, inputs, metadata=metadata, **arguments)
 
     async def call(self, method: str, request: Any) -> Any:
         with translate_rpc_errors():

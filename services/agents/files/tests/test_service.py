@@ -11,18 +11,14 @@ from typing import Any
 
 import pytest
 
+from bos.agent.v1 import ExecuteRequest
 from bos.files.v1 import FileUpload, ListFilesRequest, UploadFileRequest
 from bos_artefacts import open_artefacts
 from bos_chassis.auth.callers import RUN_TOKEN_KEY, RunTokenSigner, generate_keypair
 from bos_chassis.channels import translate_rpc_errors
 from bos_chassis.settings import AuthSettings
 from bos_chassis.telemetry import Telemetry
-from bos_errors import (
-    InvalidArgument,
-    NotFound,
-    ResourceExhausted,
-    Unauthenticated,
-)
+from bos_errors import InvalidArgument, NotFound, ResourceExhausted, Unauthenticated
 from bos_files.service import READER, SCHEMA
 from bos_files.workspaces import store as store_module
 from bos_files.workspaces.store import Quota, Store
@@ -35,18 +31,18 @@ from .files_harness import ADA_KEY, Files
 
 CHILD = Path(__file__).with_name("killed_writer.py")
 PRIVATE, PUBLIC = generate_keypair()
+UPLOADED = {"origin": "upload", "tainted": False}
 
 
 def guarded_auth() -> AuthSettings:
     return AuthSettings(
         static_key=ADA_KEY,
         static_key_user="ada",
-        run_token_public_keys=PUBLIC,  # type: ignore[arg-type]
+        run_token_public_keys=PUBLIC,
     )
 
 
-async def test_upload_download_versions_and_delete(start: Any) -> None:
-    files: Files = await start(models=False)
+async def test_upload_download_versions_and_delete(files: Files) -> None:
     content = os.urandom(700_000)
     first = await files.upload("data.bin", content)
     assert (first.existed, first.file.version, first.file.size_bytes) == (False, 1, 700_000)
@@ -66,29 +62,16 @@ async def test_upload_download_versions_and_delete(start: Any) -> None:
 
 
 @pytest.mark.requirement("R-07")
-async def test_invalid_names_are_refused_everywhere(start: Any) -> None:
-    files: Files = await start(models=False)
+async def test_invalid_names_are_refused_everywhere(files: Files) -> None:
     name = "../a"
-    for call in (
-        files.upload(name, b"x"),
-        files.get(name),
-        files.download(name),
-        files.delete(name),
-    ):
+    calls = files.upload(name, b"x"), files.get(name), files.download(name), files.delete(name)
+    for call in calls:
         with pytest.raises(InvalidArgument):
             await call
     assert files.blobs() == []
 
 
-async def test_one_name_in_two_spellings_is_one_file(start: Any) -> None:
-    files: Files = await start(models=False)
-    await files.upload("U\u0308bersicht.txt", b"1")
-    await files.upload("\u00dcbersicht.txt", b"2")
-    assert [each.name for each in await files.listed()] == ["\u00dcbersicht.txt"]
-
-
-async def test_words_find_files_by_their_names(start: Any) -> None:
-    files: Files = await start(models=False)
+async def test_words_find_files_by_their_names(files: Files) -> None:
     await files.upload("Quarterly report.pdf", b"1")
     await files.upload("50%_off.csv", b"2")
     found = {}
@@ -105,18 +88,13 @@ async def test_words_find_files_by_their_names(start: Any) -> None:
     }
 
 
-async def test_a_file_ends_at_its_limit(start: Any) -> None:
-    files: Files = await start(models=False, max_file_bytes=1024)
-    with pytest.raises(InvalidArgument, match="1024 bytes"):
-        await files.upload("a.bin", b"x" * 1025, piece=100)
-    assert files.blobs() == []
-    await files.upload("a.bin", b"x" * 1024)
-
-
 async def test_quotas_name_the_limit_and_deleting_makes_room(start: Any) -> None:
     files: Files = await start(
         models=False, max_files_per_user=2, max_bytes_per_user=2048, max_file_bytes=2048
     )
+    with pytest.raises(InvalidArgument, match="2048 bytes"):
+        await files.upload("a", b"x" * 2049, piece=100)
+    assert files.blobs() == []
     await files.upload("a", b"x" * 1000)
     await files.upload("b", b"x" * 1000)
     with pytest.raises(ResourceExhausted, match="2 is the most") as refused:
@@ -140,11 +118,8 @@ async def test_uploads_at_once_do_not_outgrow_the_quota(start: Any) -> None:
     )
     kept = [each for each in outcomes if not isinstance(each, BaseException)]
     assert len(kept) == 4
-    assert all(
-        each.reason == "FILE_BYTES_LIMIT"
-        for each in outcomes
-        if isinstance(each, ResourceExhausted)
-    )
+    refused = [each for each in outcomes if isinstance(each, BaseException)]
+    assert {each.reason for each in refused} == {"FILE_BYTES_LIMIT"}
     assert len(files.blobs()) == 4
 
 
@@ -166,8 +141,7 @@ async def test_old_versions_are_dropped_beyond_the_limit(start: Any) -> None:
     assert len(files.blobs()) == 2
 
 
-async def test_an_upload_without_header_or_with_two_is_refused(start: Any) -> None:
-    files: Files = await start(models=False)
+async def test_an_upload_without_header_or_with_two_is_refused(files: Files) -> None:
     header = UploadFileRequest(upload=FileUpload(name="a"))
     piece = UploadFileRequest(content=b"x")
     for parts in ([piece], [], [header, piece, header]):
@@ -176,8 +150,7 @@ async def test_an_upload_without_header_or_with_two_is_refused(start: Any) -> No
     assert files.blobs() == []
 
 
-async def test_an_upload_that_breaks_off_leaves_nothing(start: Any) -> None:
-    files: Files = await start(models=False)
+async def test_an_upload_that_breaks_off_leaves_nothing(files: Files) -> None:
     sent = asyncio.Event()
 
     async def parts() -> AsyncIterator[UploadFileRequest]:
@@ -196,8 +169,7 @@ async def test_an_upload_that_breaks_off_leaves_nothing(start: Any) -> None:
     assert await files.rows("SELECT * FROM versions") == []
 
 
-async def test_lists_come_in_pages(start: Any) -> None:
-    files: Files = await start(models=False)
+async def test_lists_come_in_pages(files: Files) -> None:
     for name in ("b", "a", "ä", "B"):
         await files.upload(name, b"x")
     names, token = [], ""
@@ -223,15 +195,12 @@ async def test_credentials_open_their_own_service_only(start: Any) -> None:
         )
     files.key = ADA_KEY
     assert await files.listed() == []
-    from bos.agent.v1 import ExecuteRequest
-
     with pytest.raises(Unauthenticated), translate_rpc_errors():
         async for _ in files.stub.Execute(ExecuteRequest(), metadata=files.metadata, timeout=30):
             pass
 
 
-async def test_users_see_their_own_files_only(start: Any, tmp_path: Path) -> None:
-    files: Files = await start(models=False)
+async def test_users_see_their_own_files_only(files: Files, tmp_path: Path) -> None:
     for user, text in (("ada", "hers"), ("eve", "other")):
         await files.do(tool_name="write_file", inputs={"name": "a.txt", "text": text}, user=user)
     for user, text in (("ada", "hers"), ("eve", "other")):
@@ -240,8 +209,7 @@ async def test_users_see_their_own_files_only(start: Any, tmp_path: Path) -> Non
     assert await files.listed() == []
 
 
-async def test_the_reading_role_sees_rows_of_its_user_only(start: Any) -> None:
-    files: Files = await start(models=False)
+async def test_the_reading_role_sees_rows_of_its_user_only(files: Files) -> None:
     await files.do(tool_name="write_file", inputs={"name": "a.txt", "text": "x"}, user="ada")
     async with connect(files.dsn, schema=SCHEMA) as session:
         for user, count in (("", 0), ("eve", 0), ("ada", 1)):
@@ -252,14 +220,17 @@ async def test_the_reading_role_sees_rows_of_its_user_only(start: Any) -> None:
                     assert await session.fetchval(f"SELECT count(*) FROM {table}") == count
 
 
+def blobs_in(folder: Path) -> list[Path]:
+    return [each for each in (folder / "workspace").rglob("*") if each.is_file()]
+
+
 @pytest.fixture
 async def workspaces(postgres_dsn: str, tmp_path: Path) -> AsyncIterator[Workspaces]:
     """Workspaces without a service; nothing collects behind a test's back."""
+    pools = {"schema": SCHEMA, "max_size": 2}
     async with (
-        open_database(postgres_dsn, schema=SCHEMA, max_size=2) as pool,
-        open_database(
-            postgres_dsn, schema=SCHEMA, max_size=2, role=READER, stateless=True
-        ) as readers,
+        open_database(postgres_dsn, **pools) as pool,
+        open_database(postgres_dsn, **pools, role=READER, stateless=True) as readers,
     ):
         store = Store(pool, readers, Quota(files=9, size_bytes=10_000, versions=3))
         blobs = open_artefacts((tmp_path / "workspace").as_uri())
@@ -285,48 +256,38 @@ async def test_writer_killed_between_blob_and_row_leaves_nothing(
     monkeypatch.setattr(store_module, "STORING_S", 0.0)
     assert await workspaces.collect() == 1
     assert await workspaces.store.left("ada") == 0
-    assert [each for each in (tmp_path / "workspace").rglob("*") if each.is_file()] == []
-    committed = await workspaces.write(
-        "ada", "a.txt", b"again", By("ada"), origin="upload", tainted=False
-    )
+    assert blobs_in(tmp_path) == []
+    committed = await workspaces.write("ada", "a.txt", b"again", By("ada"), **UPLOADED)
     assert await workspaces.content("ada", committed.stored) == b"again"
 
 
-async def test_a_blob_store_that_is_away_leaves_no_row(
-    workspaces: Workspaces, tmp_path: Path
-) -> None:
+async def test_missing_blob_store_leaves_no_row(workspaces: Workspaces, tmp_path: Path) -> None:
     folder = tmp_path / "workspace"
     folder.rmdir()
     folder.write_text("no folder")
     with pytest.raises(Exception, match="artefact store"):
-        await workspaces.write("ada", "a", b"x", By("ada"), origin="upload", tainted=False)
+        await workspaces.write("ada", "a", b"x", By("ada"), **UPLOADED)
     assert (await workspaces.store.held("ada")).size_bytes == 0
 
 
-async def test_lost_content_is_said_and_can_be_written_anew(
-    workspaces: Workspaces, tmp_path: Path
-) -> None:
-    committed = await workspaces.write("ada", "a", b"x", By("ada"), origin="upload", tainted=False)
-    for blob in (tmp_path / "workspace").rglob("*"):
-        if blob.is_file():
-            blob.write_bytes(b"y")
+async def test_lost_content_is_not_found(workspaces: Workspaces, tmp_path: Path) -> None:
+    committed = await workspaces.write("ada", "a", b"x", By("ada"), **UPLOADED)
+    for blob in blobs_in(tmp_path):
+        blob.write_bytes(b"y")
     with pytest.raises(NotFound, match="lost"):
         await workspaces.content("ada", committed.stored)
 
 
-async def test_erasing_an_account_leaves_nothing_of_it(
-    workspaces: Workspaces, tmp_path: Path
-) -> None:
+async def test_erased_account_leaves_nothing(workspaces: Workspaces, tmp_path: Path) -> None:
     for user in ("ada", "eve"):
         for text in (b"1", b"2"):
-            await workspaces.write(user, "a", text, By(user), origin="upload", tainted=False)
+            await workspaces.write(user, "a", text, By(user), **UPLOADED)
     await workspaces.store.hide_all("ada")
     assert await workspaces.store.listed("ada", "", 10) == []
     await workspaces.discard("ada", await workspaces.store.of_user("ada", 100))
     assert await workspaces.store.left("ada") == 0
     assert await workspaces.store.left("eve") == 2
-    blobs = [each for each in (tmp_path / "workspace").rglob("*") if each.is_file()]
-    assert len(blobs) == 2
+    assert len(blobs_in(tmp_path)) == 2
 
 
 @pytest.mark.parametrize("rpc", sorted(audited("files")))
@@ -340,14 +301,3 @@ async def test_each_deed_leaves_its_entry_and_no_content(start: Any, rpc: str) -
     assert (entry["actor"], entry["actor_kind"]) == ("ada", "user")
     assert "planted" not in json.dumps(await audit_entries(files.dsn, SCHEMA))
     await sealed_trail(files.dsn, SCHEMA)
-
-
-async def test_what_steps_do_leaves_entries(start: Any) -> None:
-    files: Files = await start(models=False)
-    await files.do(tool_name="write_file", inputs={"name": "a.txt", "text": "x"})
-    await files.do(tool_name="rename_file", inputs={"name": "a.txt", "new_name": "b.txt"})
-    actions = [each["action"] for each in await audit_entries(files.dsn, SCHEMA)]
-    assert [each for each in actions if each.startswith("file.")] == [
-        "file.written",
-        "file.renamed",
-    ]

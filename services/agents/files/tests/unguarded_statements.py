@@ -31,7 +31,6 @@ CREATE TABLE products AS SELECT 1 AS product_id, 'a' AS name, ['a'] AS tags;
 
 
 def main() -> None:
-    """Run all statements."""
     statements = json.load(sys.stdin)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     leaked, answered = [], 0
@@ -50,7 +49,6 @@ def main() -> None:
 
 
 def fresh() -> duckdb.DuckDBPyConnection:
-    """A locked DuckDB with the tables."""
     connection = connect(LIMITS)
     connection.execute(TABLES)
     lock(connection)

@@ -2,17 +2,24 @@
 
 import asyncio
 import email
+import json
+from collections.abc import AsyncIterator
 from email import policy
 from typing import Any
 
 import pytest
 
+from bos.agent.v1 import AgentInput
+from bos_chassis.values import to_value
+from bos_mail.service import serve
+from bos_mail.settings import MailSettings
+from bos_testkit.agent_contract import Rule, Subject, agent_subject, own_rules
 from bos_testkit.fixtures.agent_harness import AWAITING, FAILED, SUCCEEDED
 from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.waiting import eventually
 
 from .conftest import SUMMARY, TEXT
-from .mail_servers import ImapServer, breaking, connection
+from .mail_servers import LOOPBACK, PASSWORD, ImapServer, SmtpServer, breaking, connection
 
 OFFER = b"""From: Asha Rao <asha@supplier.example>
 To: ada@example.com
@@ -146,11 +153,8 @@ async def test_message_is_proposed_and_sent_once_approved(imap: ImapServer, mail
     assert envelope.mail_from == "ada@example.com"
     assert envelope.rcpt_tos == ["asha@supplier.example", "max@example.com", "eva@example.com"]
     sent = email.message_from_bytes(envelope.content, policy=policy.default)
-    assert (sent["To"], sent["Cc"], sent["Bcc"]) == (
-        "asha@supplier.example",
-        "max@example.com",
-        None,
-    )
+    assert sent["To"] == "asha@supplier.example"
+    assert (sent["Cc"], sent["Bcc"]) == ("max@example.com", None)
     assert sent.get_body().get_content().split() == shown["body"].split()
     assert [each.get_filename() for each in sent.iter_attachments()] == ["pumps.csv"]
     assert done.data["sent"]["message_id"] == sent["Message-ID"]
@@ -386,3 +390,28 @@ async def test_a_wrong_password_is_a_clear_failure(start: Any) -> None:
     )
     assert done.result.error.type == "MailboxSignInRefused"
     assert "another-password" not in str(done.result)
+
+
+@pytest.fixture
+async def subject(imap: ImapServer, smtp: SmtpServer) -> AsyncIterator[Subject]:
+    example = AgentInput(
+        task="Greet max@example.com",
+        tools=["send_email"],
+        tool_name="send_email",
+        sub_task_input={"to": to_value(["max@example.com"])},
+        connections=[connection(imap, smtp)],
+        secrets={"mail.imap": PASSWORD},
+    )
+    async with agent_subject(
+        *("mail", serve, MailSettings, [TEXT], example),
+        internal_hosts=LOOPBACK,
+        environment={"BOS_MAIL_INTERNAL_HOSTS": json.dumps(LOOPBACK)},
+        proposing=example,
+        performed=lambda: len(smtp.taken),
+    ) as subject:
+        yield subject
+
+
+@own_rules
+async def test_contract(rule: Rule, subject: Subject) -> None:
+    await rule(subject)

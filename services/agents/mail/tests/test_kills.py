@@ -16,11 +16,7 @@ from typing import Any
 import grpc
 import pytest
 
-from bos.agent.v1 import (
-    DescribeRequest,
-    ProposedAction,
-    SideEffectClass,
-)
+from bos.agent.v1 import DescribeRequest, ProposedAction, SideEffectClass
 from bos_agentkit import action_digest
 from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import to_value_map
@@ -58,17 +54,9 @@ async def agent_process(*servers: Any) -> AsyncIterator[tuple[AgentHarness, int]
 
 
 def message(number: int) -> ProposedAction:
-    arguments = to_value_map(
-        {
-            "sender": "ada@example.com",
-            "to": ["max@example.com"],
-            "cc": [],
-            "bcc": [],
-            "subject": f"Message {number}",
-            "body": "Dear Max,\n\nAda",
-            "attachments": [],
-        }
-    )
+    words = {"subject": f"Message {number}", "body": "Dear Max,\n\nAda", "attachments": []}
+    people = {"sender": "ada@example.com", "to": ["max@example.com"], "cc": [], "bcc": []}
+    arguments = to_value_map({**people, **words})
     return ProposedAction(
         action_id=f"send_email-{number}",
         tool="send_email",

@@ -7,7 +7,6 @@ _INSTALLED = Path(__file__).parents[4] / ".cache" / "mcp-servers"
 
 
 def community_server(name: str, *arguments: str) -> list[str]:
-    """The command that starts one of them."""
     node = shutil.which("node")
     module = f"node_modules/@modelcontextprotocol/server-{name}/dist/index.js"
     assert node is not None, "the tests of MCP servers need Node.js 20 or newer"

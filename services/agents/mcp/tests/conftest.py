@@ -25,8 +25,6 @@ SERVER = Path(__file__).with_name("notes_server.py")
 
 
 class Specialist(AgentHarness):
-    """The agent for one server."""
-
     async def offers(self, *names: str) -> None:
         """Wait until the card has exactly these tools."""
         async with asyncio.timeout(60):
@@ -39,7 +37,6 @@ class Specialist(AgentHarness):
     async def ask(
         self, task: str = "Do it", tool: str = "", arguments: Any = None, **fields: Any
     ) -> StepOutcome:
-        """Execute a step, by default with ``tool``."""
         tools = [tool] if tool else []
         outcome: StepOutcome = await self.do(
             task, arguments, **{"tool_name": tool, "tools": tools, **fields}
@@ -48,7 +45,6 @@ class Specialist(AgentHarness):
 
 
 def chosen(task: str, tool: str, after: str = "none", **arguments: Any) -> Fixture:
-    """The model chooses a call for ``task``."""
     return fixture(
         f"{task} {tool} {sorted(arguments.items())}",
         [task, f"## Calls so far {after}" if after == "none" else after],
@@ -71,7 +67,6 @@ def answered(task: str, after: str, answer: str) -> Fixture:
 async def specialist(
     server: Mapping[str, Any], replies: Sequence[Fixture] = (), **settings: Any
 ) -> AsyncIterator[Specialist]:
-    """The agent for one server."""
     changes = {"refresh_s": 3600, "max_backoff_s": 0.5, **settings}
     async with served_agent(
         *(NAME, serve, McpSettings, *replies),
@@ -106,7 +101,6 @@ async def over_http(server: MCPServer, *, port: int = 0) -> AsyncIterator[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Folder of notes, with one."""
     notes = tmp_path / "notes"
     notes.mkdir()
     (notes / "plan.txt").write_text("Pumps are due on Friday.", "utf-8")
@@ -115,12 +109,10 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def program(folder: Path) -> dict[str, Any]:
-    """Settings of the server as a program."""
     return {"command": [sys.executable, str(SERVER), str(folder)], "env": {"PATH": "/usr/bin:/bin"}}
 
 
 @pytest.fixture
 async def endpoint(folder: Path) -> AsyncIterator[dict[str, Any]]:
-    """Settings of the server over HTTP."""
     async with over_http(build(folder)) as url:
         yield {"url": url, "networks": NETWORKS}

@@ -17,7 +17,6 @@ OBJECT = {"type": "object", "properties": {}}
 
 
 def tool(name: str, description: str = "Reads.", *, reads: bool = True, **fields: Any) -> Any:
-    """A tool as a server lists it."""
     return {
         "name": name,
         "description": description,
@@ -28,7 +27,6 @@ def tool(name: str, description: str = "Reads.", *, reads: bool = True, **fields
 
 
 def text(said: str, **fields: Any) -> dict[str, Any]:
-    """Result of a call that is a text."""
     return {"content": [{"type": "text", "text": said}], **fields}
 
 
@@ -81,7 +79,6 @@ class HostileServer:
 
 @asynccontextmanager
 async def hostile(server: HostileServer) -> AsyncIterator[str]:
-    """Serve it; yields its endpoint."""
     methods = ["GET", "POST", "DELETE"]
     application = Starlette(routes=[Route("/mcp", server.handle, methods=methods)])
     async with asgi_server(application) as url:
@@ -89,8 +86,6 @@ async def hostile(server: HostileServer) -> AsyncIterator[str]:
 
 
 def broken_off() -> Response:
-    """A response that ends in the middle."""
-
     async def body() -> AsyncIterator[bytes]:
         yield b'{"jsonrpc": "2.0", "id": 1, "resu'
 

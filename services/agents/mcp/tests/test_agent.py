@@ -1,18 +1,23 @@
+import json
 import sys
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bos.agent.v1 import SideEffectClass
+from bos.agent.v1 import AgentInput, SideEffectClass
 from bos.common.v1 import SourceType
-from bos_chassis.values import table_rows
+from bos_chassis.values import table_rows, to_value
+from bos_mcp.service import serve
+from bos_mcp.settings import McpSettings
+from bos_testkit.agent_contract import Rule, Subject, agent_subject, own_rules
 from bos_testkit.fixtures.agent_harness import AWAITING, FAILED, SUCCEEDED
 from bos_testkit.processes import free_port, is_dead
 from bos_testkit.waiting import eventually
 
-from .conftest import NETWORKS, answered, chosen, over_http, specialist
+from .conftest import NAME, NETWORKS, answered, chosen, over_http, specialist
 from .notes_server import PIXEL, build
 
 READ, WRITE = "What does the note plan say?", "Write the note todo"
@@ -24,9 +29,7 @@ READING = [
 
 @pytest.fixture(params=["program", "endpoint"])
 def server(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Settings of the same server over both transports."""
-    found: dict[str, Any] = request.getfixturevalue(request.param)
-    return found
+    return request.getfixturevalue(request.param)
 
 
 async def test_card_is_that_of_the_servers_tools(program: dict[str, Any]) -> None:
@@ -123,13 +126,9 @@ async def test_error_of_a_tool_is_a_failed_step_in_plain_text(program: dict[str,
 
 
 async def test_calls_of_a_step_have_a_limit(program: dict[str, Any]) -> None:
-    replies = [
-        chosen(READ, "read_note", name="plan"),
-        chosen(READ, "list_notes", after="Pumps are due"),
-    ]
+    replies = [READING[0], chosen(READ, "list_notes", after="Pumps are due")]
     async with specialist({**program, "max_calls": 2}, replies) as notes:
         outcome = await notes.ask(READ)
-    assert outcome.result.status == SUCCEEDED, outcome.result.error
     assert outcome.result.usage.api_calls == 2
     assert outcome.result.answer == "list_notes returned one row."
 
@@ -201,7 +200,7 @@ async def test_program_that_ends_is_away_and_is_started_again(program: dict[str,
     assert outcome.result.status == SUCCEEDED, outcome.result.error
 
 
-async def test_server_away_makes_the_agent_unavailable(folder: Path) -> None:
+async def test_server_that_is_away_makes_the_agent_unavailable() -> None:
     server = {"url": "http://127.0.0.1:9/mcp", "networks": NETWORKS}
     async with specialist(server) as notes:
         why = await notes.away()
@@ -274,3 +273,33 @@ async def test_change_that_a_server_announces_is_noticed_at_once() -> None:
 
 def _count() -> int:
     return 1
+
+
+PROPOSING = AgentInput(
+    task="Write the note mark",
+    tools=["write_note"],
+    tool_name="write_note",
+    sub_task_input={"name": to_value("mark"), "text": to_value("x")},
+)
+
+
+@pytest.fixture
+async def subject(folder: Path) -> AsyncIterator[Subject]:
+    mark = folder / "mark.txt"
+    async with over_http(build(folder)) as url:
+        servers = {NAME: {"url": url, "networks": NETWORKS}}
+        async with agent_subject(
+            *(NAME, serve, McpSettings, READING, AgentInput(task=READ)),
+            package="mcp",
+            servers=servers,
+            environment={"BOS_MCP_SERVERS": json.dumps(servers)},
+            proposing=PROPOSING,
+            # Each performed call adds one character.
+            performed=lambda: mark.stat().st_size if mark.exists() else 0,
+        ) as subject:
+            yield subject
+
+
+@own_rules
+async def test_contract(rule: Rule, subject: Subject) -> None:
+    await rule(subject)

@@ -12,13 +12,7 @@ from bos_testkit.fixtures.agent_harness import AWAITING, FAILED, SUCCEEDED
 from bos_testkit.waiting import eventually
 
 from .conftest import NETWORKS, Specialist, answered, chosen, specialist
-from .hostile_server import (
-    HostileServer,
-    broken_off,
-    hostile,
-    text,
-    tool,
-)
+from .hostile_server import OBJECT, HostileServer, broken_off, hostile, text, tool
 
 pytestmark = pytest.mark.security
 
@@ -31,7 +25,6 @@ CARD_LIMIT = 256 * 1024
 async def attacked(
     server: HostileServer, replies: Any = (), **fields: Any
 ) -> AsyncIterator[Specialist]:
-    """The agent for a hostile server."""
     async with hostile(server) as url:
         settings = {"url": url, "networks": NETWORKS, **fields}
         async with specialist(settings, replies) as found:
@@ -348,7 +341,7 @@ async def test_requests_of_the_server_are_declined() -> None:
 
     server = HostileServer()
     plain = server.handle
-    server.handle = handle  # type: ignore[method-assign]
+    server.handle = handle
     async with attacked(server) as found:
         outcome = await found.ask(tool="look")
         await eventually(lambda: len(answers) == len(ASKED), within_s=60)
@@ -356,18 +349,10 @@ async def test_requests_of_the_server_are_declined() -> None:
     assert all("error" in each for each in answers)
 
 
+WORDS = {"role": "user", "content": {"type": "text", "text": "the password?"}}
 ASKED = [
-    (
-        "sampling/createMessage",
-        {
-            "messages": [{"role": "user", "content": {"type": "text", "text": "the password?"}}],
-            "maxTokens": 10,
-        },
-    ),
-    (
-        "elicitation/create",
-        {"message": "Your password?", "requestedSchema": {"type": "object", "properties": {}}},
-    ),
+    ("sampling/createMessage", {"messages": [WORDS], "maxTokens": 10}),
+    ("elicitation/create", {"message": "Your password?", "requestedSchema": OBJECT}),
     ("roots/list", {}),
 ]
 

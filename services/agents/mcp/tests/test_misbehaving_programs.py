@@ -9,9 +9,12 @@ from bos_testkit.processes import is_dead
 from bos_testkit.waiting import eventually
 
 from .conftest import specialist
+from .test_agent import ANNOUNCING
 
 pytestmark = pytest.mark.security
 
+LISTS = 'send(id=id, result={"tools": tools})'
+READY_AND_GONE = ANNOUNCING.replace(LISTS, f"{LISTS}; sys.exit()")
 PROGRAMS = {
     "a line without an end": "import sys\nwhile True: sys.stdout.write('x' * 65536)",
     "no messages": "import sys\nwhile True: print('hello', flush=True)",
@@ -58,23 +61,3 @@ async def test_program_that_ends_at_once_is_started_ever_more_rarely(tmp_path: P
         await eventually(lambda: len(times()) >= 5, within_s=120)
     # The wait begins at 0.2 s, doubles, and up to half of it is left out by chance.
     assert times()[4] - times()[3] >= 0.2 * 2**3 / 2
-
-
-READY_AND_GONE = """
-import json, sys
-for line in sys.stdin:
-    message = json.loads(line)
-    id, method = message.get("id"), message["method"]
-    result = {"tools": []}
-    if method == "initialize":
-        info = {"name": "brief", "version": "1"}
-        version = message["params"]["protocolVersion"]
-        result = {"protocolVersion": version, "serverInfo": info, "capabilities": {"tools": {}}}
-    if method in ("initialize", "tools/list"):
-        print(json.dumps({"jsonrpc": "2.0", "id": id, "result": result}), flush=True)
-    elif id is not None:
-        error = {"code": -32601, "message": "no such method"}
-        print(json.dumps({"jsonrpc": "2.0", "id": id, "error": error}), flush=True)
-    if method == "tools/list":
-        break
-"""

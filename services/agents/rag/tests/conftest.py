@@ -1,19 +1,16 @@
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from bos_rag.service import serve
 from bos_rag.settings import RagSettings
+from bos_testkit.fixtures.agent_harness import StartAgent
 
 from .scripted_documents import ScriptedDocuments, serving_documents
-
-if TYPE_CHECKING:
-    from contextlib import AsyncExitStack
-
-    from bos_testkit.fixtures.agent_harness import StartAgent
 
 
 @pytest.fixture
@@ -25,3 +22,8 @@ async def documents() -> ScriptedDocuments:
 async def start(start_agent: StartAgent, stack: AsyncExitStack, documents: Any) -> Any:
     address = await stack.enter_async_context(serving_documents(documents))
     return partial(start_agent, "rag", serve, RagSettings, documents_target=address)
+
+
+@pytest.fixture
+async def rag(start: Any) -> Any:
+    return await start(models=False)

@@ -21,7 +21,6 @@ from bos.documents.v1 import (
 def passage(
     number: int, text: str, *, dense: float | None = 0.6, name: str = "contract.pdf", **chunk: Any
 ) -> Passage:
-    """A passage as the documents service returns it."""
     about = {"first_page": number, "section_path": [f"Section {number}"], **chunk}
     found = Passage(
         chunk=Chunk(chunk_id=f"chunk-{number}", document_name=name, text=text, **about),
@@ -62,7 +61,6 @@ class ScriptedDocuments(DocumentsServiceServicer):
 
 @asynccontextmanager
 async def serving_documents(documents: ScriptedDocuments) -> AsyncIterator[str]:
-    """Serve it on loopback; yields its address."""
     server = grpc.aio.server()
     add_DocumentsServiceServicer_to_server(documents, server)
     port = server.add_insecure_port("127.0.0.1:0")

@@ -31,7 +31,6 @@ def test_period_said_of_documents_is_found(question: str, first: str, last: str)
         "How many deliveries were late in March 2025?",
         "Which contract regulates deliveries after the harvest?",
         "minutes of 2024-13-45",
-        "documents from last summer",
     ],
 )
 def test_other_questions_name_no_period(question: str) -> None:
@@ -41,12 +40,8 @@ def test_other_questions_name_no_period(question: str) -> None:
 def test_relative_periods_need_a_today() -> None:
     assert find_period("last year", None) is None
     assert find_period("2024", None) == Period(date(2024, 1, 1), date(2024, 12, 31))
-
-
-def test_last_month_in_january_is_december() -> None:
-    assert find_period("last month", date(2025, 1, 9)) == Period(
-        date(2024, 12, 1), date(2024, 12, 31)
-    )
+    december = Period(date(2024, 12, 1), date(2024, 12, 31))
+    assert find_period("last month", date(2025, 1, 9)) == december
 
 
 @pytest.mark.parametrize(
@@ -66,14 +61,11 @@ def test_kinds_of_documents_are_found_as_whole_words(question: str, types: tuple
     [
         ("What is due for INV-2024-0117?", ("inv-2024-0117",)),
         ("Which valve is part AX7/20.B?", ("ax7/20.b",)),
-        ("Order 100234 of 2024", ("100234",)),
         ("What happened in 2024 to 12 orders?", ()),
         ("", ()),
     ],
 )
-def test_exact_terms_are_those_with_digits_that_name_one_thing(
-    question: str, terms: tuple[str, ...]
-) -> None:
+def test_exact_terms_have_digits(question: str, terms: tuple[str, ...]) -> None:
     assert exact_terms(question) == terms
 
 

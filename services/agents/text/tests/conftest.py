@@ -13,9 +13,7 @@ from bos_text.settings import TextSettings
 
 
 class Texts(AgentHarness):
-    """The text agent."""
-
-    async def do(  # type: ignore[override]
+    async def do(
         self,
         task: str,
         tool: str = "",
@@ -24,7 +22,6 @@ class Texts(AgentHarness):
         tainted: bool = False,
         **inputs: Any,
     ) -> AgentResult:
-        """Execute a step; further arguments are the plan's input."""
         fields = {"outputs": outputs, "tool_name": tool, "tainted": tainted}
         result: AgentResult = (await super().do(task, inputs, **fields)).result
         return result

@@ -4,24 +4,25 @@ Each test has a temporary folder of its own, whose path stands in the command li
 """
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 
-def _mark() -> str:
-    return str(Path(tempfile.gettempdir(), "bos-browser-"))
+def _commands() -> Iterator[tuple[Path, str]]:
+    """Folders in /proc and command lines of processes of browsers of this test's agents."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+        except OSError:
+            continue
+        if str(Path(tempfile.gettempdir(), "bos-browser-")) in line:
+            yield folder, line
 
 
 def browsers() -> list[str]:
     """Command lines of living processes that belong to browsers of this test's agents."""
-    found = []
-    for each in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = each.read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
-        except OSError:
-            continue
-        if _mark() in line:
-            found.append(line[:200])
-    return found
+    return [line[:200] for _, line in _commands()]
 
 
 def folders() -> list[Path]:
@@ -29,16 +30,7 @@ def folders() -> list[Path]:
 
 
 def pids(words: str) -> list[int]:
-    """Browsers or their supervisors, by words of their command line."""
-    found = []
-    for each in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = each.read_bytes().decode("utf-8", "replace")
-        except OSError:
-            continue
-        if _mark() in line and words in line and "--type=" not in line:
-            found.append(int(each.parent.name))
-    return found
+    return [int(at.name) for at, line in _commands() if words in line and "--type=" not in line]
 
 
 def is_supervisor(pid: int) -> bool:
@@ -46,13 +38,9 @@ def is_supervisor(pid: int) -> bool:
 
 
 def states(words: str) -> list[str]:
-    """The kernel's words about processes of browsers."""
     found = []
-    for each in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = each.read_bytes().decode("utf-8", "replace")
-            if words in line and _mark() in line:
-                found.append((each.parent / "status").read_text())
-        except OSError:
-            continue
+    for at, line in _commands():
+        if words in line:
+            with suppress(OSError):
+                found.append((at / "status").read_text())
     return found

@@ -16,15 +16,13 @@ from aiohttp import web
 from documents_trials.machine import needs
 
 from bos_agentkit import AgentFailure
-from bos_chassis.settings import AuthSettings, ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_errors import ConfigurationError
 from bos_testkit.waiting import eventually
 from bos_web.pages.reader import Reader, open_reader
-from bos_web.settings import WebSettings
 
 from .browser_processes import browsers, folders, is_supervisor, pids, states
-from .web_servers import LOOPBACK, Site, html, serving_site
+from .web_servers import Site, html, serving_site, settings_of
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
@@ -56,18 +54,8 @@ SHOW = f"show({TEXT!r});"
 
 @asynccontextmanager
 async def reading(*sites: Site, **given: Any) -> AsyncIterator[Reader]:
-    settings = WebSettings.load(
-        server=ServerSettings(reflection=False),
-        auth=AuthSettings.load(),
-        **{
-            "site_origins": {site.url: LOOPBACK for site in sites},
-            "host_interval_s": 0,
-            "browser": CHROMIUM,
-            "browser_timeout_s": 60,
-            "page_timeout_s": 60,
-            **given,
-        },
-    )
+    usual = {"browser": CHROMIUM, "browser_timeout_s": 60, "page_timeout_s": 60}
+    settings = settings_of(*sites, **{**usual, **given})
     async with open_reader(settings, Telemetry.for_tests("web")) as reader:
         yield reader
 
@@ -116,17 +104,12 @@ async def test_page_that_scripts_fill_is_read_and_cited_by_its_address(site: Sit
     "script",
     [
         f"setTimeout(() => {{ {SHOW} }}, 3000);",
-        f"let n = 0; const t = setInterval(() => {{ if (++n === 40) {{ {SHOW} }} }}, 50);",
         "fetch('/data.json').then(r => r.json()).then(d => show(d.text));",
         "const s = document.createElement('script'); s.src = '/more.js'; document.head.append(s);",
         f"for (let n = 0; n < 3; n++) alert('hello ' + n); confirm('sure?'); {SHOW}",
-        f"history.pushState({{}}, '', '/shown'); {SHOW}",
-        f"try {{ localStorage.setItem('a', '1'); }} catch (e) {{}} {SHOW}",
-        "if (window.Notification) Notification.requestPermission();"
-        f"navigator.geolocation.getCurrentPosition(() => 0); {SHOW}",
         f"{SHOW} setInterval(() => fetch('/data.json'), 100);",
     ],
-    ids=["late", "ticks", "data", "script", "dialogs", "address", "storage", "asks", "polls"],
+    ids=["late", "data", "script", "dialogs", "polls"],
 )
 async def test_ways_in_which_scripts_fill_pages(script: str, site: Site) -> None:
     site.add("/data.json", lambda _: web.json_response({"text": TEXT}))
@@ -137,14 +120,12 @@ async def test_ways_in_which_scripts_fill_pages(script: str, site: Site) -> None
 @pytest.mark.parametrize(
     "way",
     [
-        "location.href = '/next'",
         "location.replace('/hop')",
-        "setTimeout(() => { location = '/next' }, 500)",
         "const m = document.createElement('meta'); m.httpEquiv = 'refresh';"
         "m.content = '0;url=/next';"
         "document.head.append(m)",
     ],
-    ids=["script", "status", "late", "meta"],
+    ids=["status", "meta"],
 )
 async def test_a_redirecting_page_is_cited_by_its_last_address(way: str, site: Site) -> None:
     site.add("/hop", lambda _: web.Response(status=302, headers={"Location": "/next"}))
@@ -155,33 +136,16 @@ async def test_a_redirecting_page_is_cited_by_its_last_address(way: str, site: S
     assert (page.url, page.text) == (f"{site.url}/next", TEXT)
 
 
-async def test_browser_is_started_only_for_pages_that_need_one(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_browser_starts_only_if_needed(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = site.add("/plain", html(f"<p>{TEXT}</p><p>{LATER}</p>" * 3))
     async with reading(site) as reader:
         renderer = reader._renderer
-        assert renderer is not None
 
         async def refuse(*_: Any, **__: Any) -> Any:
             raise AssertionError("a browser was asked for")
 
         monkeypatch.setattr(renderer, "render", refuse)
         assert TEXT in (await reader.read(plain, within_s=60)).text
-
-
-async def test_what_a_style_sheet_hides_is_left_out(site: Site) -> None:
-    style = "<style>.gone { display: none } .faint { visibility: hidden }</style>"
-    hidden = "<div class=gone><p>unseen one</p></div><p class=faint>unseen two</p>"
-    text = await text_of(site, filled(SHOW, style + hidden))
-    assert TEXT in text
-    assert "unseen" not in text
-
-
-async def test_pictures_are_not_loaded(site: Site) -> None:
-    body = "<img src=/a.png><video src=/b.mp4></video><link rel=icon href=/c.ico>"
-    assert TEXT in await text_of(site, filled(SHOW, body))
-    assert {"/a.png", "/b.mp4", "/c.ico", "/favicon.ico"}.isdisjoint(site.paths)
 
 
 METADATA = "http://169.254.169.254/latest/meta-data/"
@@ -196,16 +160,13 @@ METADATA = "http://169.254.169.254/latest/meta-data/"
         "m.content = '0;url=' + {to!r};"
         "document.head.append(m)",
         "location = '/away?' + {to!r}",
-        "const a = document.createElement('a'); a.href = {to!r};document.body.append(a); a.click()",
         "const f = document.createElement('form'); f.action = {to!r}; document.body.append(f);"
         "f.submit()",
     ],
-    ids=["script", "meta", "status", "link", "form"],
+    ids=["script", "meta", "status", "form"],
 )
 @pytest.mark.parametrize("inside", ["metadata", "loopback"])
-async def test_pages_that_lead_inside_the_network_are_refused(
-    way: str, inside: str, site: Site
-) -> None:
+async def test_pages_leading_inside_are_refused(way: str, inside: str, site: Site) -> None:
     async with another_site(secret="<p>secret of the canary</p>") as canary:
         to = METADATA if inside == "metadata" else f"{canary.url}/secret"
         site.add(
@@ -260,23 +221,12 @@ async def test_scripts_reach_no_other_server(script: str, site: Site) -> None:
 
 @contextmanager
 def canary_socket(kind: socket.SocketKind) -> Iterator[socket.socket]:
-    """A server on loopback that no process may connect or send to."""
     with socket.socket(socket.AF_INET, kind) as canary:
         canary.bind(("127.0.0.1", 0))
         if kind == socket.SOCK_STREAM:
             canary.listen()
         canary.setblocking(False)
         yield canary
-
-
-@pytest.mark.security
-async def test_page_reads_no_other_site_that_does_not_let_it(site: Site) -> None:
-    script = "fetch('{url}/secret').then(r => r.text()).then(show, () => show('refused'));"
-    async with another_site(secret="a secret of another site") as other:
-        text = await text_of(site, filled(script.format(url=other.url) + SHOW), other)
-    assert TEXT in text
-    assert "refused" in text
-    assert "secret" not in text
 
 
 @pytest.mark.security
@@ -291,31 +241,12 @@ async def test_files_of_the_machine_are_not_shown(site: Site) -> None:
 
 
 @pytest.mark.security
-async def test_credentials_in_addresses_are_refused(site: Site) -> None:
-    to = site.url.replace("http://", "http://user:word@") + "/next"
-    site.add("/next", filled(SHOW))
-    found = await failure(site, filled(f"location = {to!r}"))
-    assert (found.type, site.paths["/next"]) == ("PageRefused", 0)
-
-
-@pytest.mark.security
 async def test_robots_txt_is_asked_for_pages_that_scripts_lead_to(site: Site) -> None:
     robots = "User-agent: *\nDisallow: /private"
     site.add("/robots.txt", lambda _: web.Response(text=robots))
     site.add("/private", filled(SHOW))
     found = await failure(site, filled("location = '/private'"))
     assert (found.type, site.paths["/private"]) == ("RobotsDisallow", 0)
-
-
-@pytest.mark.security
-async def test_downloads_are_not_kept(site: Site) -> None:
-    def file(_: web.Request) -> web.Response:
-        disposition = {"Content-Disposition": "attachment; filename=a.bin"}
-        return web.Response(body=b"x" * 1000, content_type="application/x-a", headers=disposition)
-
-    site.add("/a.bin", file)
-    click = "const a = document.createElement('a'); a.href = '/a.bin'; a.download = 'a'; a.click();"
-    assert TEXT in await text_of(site, filled(f"{SHOW} {click}"))
 
 
 @pytest.mark.security
@@ -335,14 +266,9 @@ async def test_downloads_are_not_kept(site: Site) -> None:
             {},
             {"PageUnreadable", "PageTimedOut"},
         ),
-        (
-            "const all = []; while (true) all.push(new Uint8Array(50000000).fill(1))",
-            {},
-            {"PageUnreadable", "PageTimedOut"},
-        ),
         ("location = '/page?' + Math.random()", {}, {"PageRefused"}),
     ],
-    ids=["endless", "endless dialogs", "nodes", "words", "heap", "buffers", "circles"],
+    ids=["endless", "endless dialogs", "nodes", "words", "heap", "circles"],
 )
 async def test_pages_without_end_are_ended(
     script: str, given: dict[str, Any], types: set[str], site: Site
@@ -355,17 +281,6 @@ async def test_pages_without_end_are_ended(
         assert caught.value.type in types
         assert browsers() == []
         assert (await reader.read(good, within_s=100)).text == TEXT
-
-
-@pytest.mark.security
-async def test_requests_and_bytes_of_a_page_are_bounded(site: Site) -> None:
-    site.add("/data", lambda _: web.Response(body=b"x" * 100_000))
-    script = f"for (let n = 0; n < 60; n++) fetch('/data?' + n); {SHOW}"
-    assert TEXT in await text_of(site, filled(script), browser_requests=20)
-    assert site.paths["/data"] <= 20
-    site.asked.clear()
-    assert TEXT in await text_of(site, filled(script), browser_bytes=500_000)
-    assert site.paths["/data"] <= 20
 
 
 async def hanging(_: web.Request) -> web.Response:
@@ -432,9 +347,7 @@ async def test_browser_runs_sandboxed_without_network_and_not_as_root(site: Site
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_agent_does_not_start_with_a_browser_that_does_not(
-    tmp_path: Path, site: Site
-) -> None:
+async def test_broken_browser_fails_the_start_of_the_agent(tmp_path: Path, site: Site) -> None:
     broken = tmp_path / "browser"
     broken.write_text("#!/bin/sh\nexit 1\n")
     broken.chmod(0o755)

@@ -1,19 +1,16 @@
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from bos_testkit.fixtures.agent_harness import StartAgent
 from bos_web.service import serve
 from bos_web.settings import WebSettings
 
 from .web_servers import LOOPBACK, SearchApi, Site, serving_site
-
-if TYPE_CHECKING:
-    from contextlib import AsyncExitStack
-
-    from bos_testkit.fixtures.agent_harness import StartAgent
 
 
 @pytest.fixture
@@ -40,3 +37,8 @@ def start(start_agent: StartAgent, site: Site, api: SearchApi) -> Any:
         "host_interval_s": 0,
     }
     return partial(start_agent, "web", serve, WebSettings, **settings)
+
+
+@pytest.fixture
+async def web(start: Any) -> Any:
+    return await start(models=False)

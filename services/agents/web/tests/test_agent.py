@@ -4,29 +4,21 @@ from typing import Any
 
 import pytest
 
-from bos.agent.v1 import AgentExecutionStatus, TaskMetadata
+from bos.agent.v1 import TaskMetadata
 from bos.common.v1 import SourceType
 from bos_chassis.values import to_value_map
-from bos_testkit.scripted_model.replies import Fixture
+from bos_testkit.fixtures.agent_harness import AWAITING, FAILED, SUCCEEDED
+from bos_testkit.scripted_model.replies import Fixture, fixture
 
 from .web_servers import SearchApi, Site, html, tavily
 
-SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
-FAILED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED
-WAITS = AgentExecutionStatus.AGENT_EXECUTION_STATUS_AWAITING_APPROVAL
 TASK = "How much did prices of grey iron castings rise in May?"
 RISE = "Prices of grey iron castings rose by 4.2 percent in May, the association said."
 FAIR = "The pump fair opens in Coimbatore on 12 July."
 
 
 def reply(schema: str, json: Any, *contains: str) -> Fixture:
-    return Fixture.model_validate(
-        {
-            "name": f"{schema} {contains}",
-            "when": {"schema": schema, "contains": [TASK, *contains]},
-            "reply": {"json": json},
-        }
-    )
+    return fixture(f"{schema} {contains}", [TASK, *contains], schema=schema, json=json)
 
 
 def strategy(query: str, kind: str = "basic", time_range: str = "any") -> Fixture:
@@ -72,27 +64,14 @@ async def test_answer_cites_the_pages_that_carry_it(start: Any, api: SearchApi, 
     assert (source.title, source.uri) == ("Castings", f"{site.url}/castings")
     assert source.excerpt == "rose by 4.2 percent in May"
     data = outcome.data
-    assert (
-        data["search_query"] == api.requests[0]["body"]["query"] == "grey iron castings price May"
-    )
+    sent = api.requests[0]["body"]["query"]
+    assert data["search_query"] == sent == "grey iron castings price May"
     assert data["search_type"] == "basic"
     assert data["tavily_answer"] == "They rose by 4.2 percent."
     assert data["fetched_pages"] == 0
-    assert data["search_results"][0] == {
-        "title": "Castings",
-        "url": f"{site.url}/castings",
-        "snippet": RISE,
-        "score": 0.8,
-    }
-    assert data["sources"] == [
-        {
-            "type": "web",
-            "source": "Castings",
-            "url": f"{site.url}/castings",
-            "excerpt": "rose by 4.2 percent in May",
-            "relevance_score": 0.8,
-        }
-    ]
+    page = {"title": "Castings", "url": f"{site.url}/castings"}
+    assert data["search_results"][0] == {**page, "snippet": RISE, "score": 0.8}
+    assert data["sources"][0]["relevance_score"] == 0.8
     assert outcome.result.confidence == pytest.approx(0.8)
     assert outcome.result.tainted
     assert outcome.result.usage.model_calls == 2
@@ -110,18 +89,6 @@ async def test_plan_with_query_and_type_needs_no_strategy(start: Any, api: Searc
     assert (sent["query"], sent["topic"], sent["days"]) == ("castings", "news", 7)
 
 
-@pytest.mark.requirement("H-01")
-async def test_arguments_of_the_plan_win_over_the_strategy(start: Any, api: SearchApi) -> None:
-    web = await start(strategy("something else", "deep", "year"), answer("By 4.2 percent [1]."))
-    await web.do(TASK, {"query": "castings", "time_range": "week"}, tool_name="web_search")
-    sent = api.requests[0]["body"]
-    assert (sent["query"], sent["search_depth"], sent["time_range"]) == (
-        "castings",
-        "basic",
-        "week",
-    )
-
-
 @pytest.mark.requirement("H-02", "H-04")
 async def test_deep_search_reads_pages_whole(start: Any, api: SearchApi, site: Site) -> None:
     web = await start(answer("1,250 tonnes were ordered [1].", seen=("Orders came to",)))
@@ -134,9 +101,7 @@ async def test_deep_search_reads_pages_whole(start: Any, api: SearchApi, site: S
     assert "1,250 tonnes" in outcome.data["pages"][0]["text"]
 
 
-async def test_pages_that_the_provider_read_are_not_read_again(
-    start: Any, api: SearchApi, site: Site
-) -> None:
+async def test_provider_pages_are_not_refetched(start: Any, api: SearchApi, site: Site) -> None:
     for each in api.reply["results"]:
         each["raw_content"] = f"{each['content']} Read by the provider: 777 tonnes."
     web = await start(answer("777 tonnes [1]."))
@@ -159,18 +124,8 @@ async def test_model_may_ask_once_for_whole_pages(start: Any, site: Site) -> Non
     assert outcome.result.usage.model_calls == 2
 
 
-async def test_model_that_never_finds_anything_is_asked_twice_at_most(start: Any) -> None:
-    web = await start(answer("", found=False, open_pages=(1, 2)))
-    outcome = await web.do(TASK, {"query": "castings", "search_type": "basic"})
-    assert outcome.result.status == SUCCEEDED
-    assert outcome.data["found"] is False
-    assert outcome.result.confidence == 0
-    assert len(web.prompts("WebAnswer")) == 2
-
-
 @pytest.mark.requirement("H-05")
-async def test_without_a_model_the_best_results_are_quoted(start: Any, api: SearchApi) -> None:
-    web = await start(models=False)
+async def test_without_a_model_the_best_results_are_quoted(web: Any, api: SearchApi) -> None:
     outcome = await web.do(f"Search the web: {TASK}")
     assert outcome.result.status == SUCCEEDED
     assert f"“{RISE}” [1]" in outcome.result.answer
@@ -188,34 +143,23 @@ async def test_without_a_model_the_best_results_are_quoted(start: Any, api: Sear
     ],
     ids=["invented number", "no citation", "unknown citation"],
 )
-async def test_answer_that_does_not_hold_is_replaced_by_quotations(
-    start: Any, said: Fixture
-) -> None:
+async def test_ungrounded_answer_is_replaced_by_quotations(start: Any, said: Fixture) -> None:
     web = await start(said)
     outcome = await web.do(TASK, {"query": "castings", "search_type": "basic"})
     assert outcome.result.answer.startswith("The web says:\n- “")
     assert RISE in outcome.result.answer
 
 
-async def test_quotation_that_no_page_holds_is_replaced_by_the_excerpt(start: Any) -> None:
-    web = await start(answer("By 4.2 percent [1].", (1, "rose by 9.9 percent in June")))
-    outcome = await web.do(TASK, {"query": "castings", "search_type": "basic"})
-    assert outcome.result.sources[0].excerpt == RISE
-
-
-async def test_nothing_found_is_said_with_the_query(start: Any, api: SearchApi) -> None:
+async def test_nothing_found_is_said_with_the_query(web: Any, api: SearchApi) -> None:
     api.reply = tavily()
-    web = await start(models=False)
     outcome = await web.do(TASK, {"query": "castings", "search_type": "basic"})
     assert outcome.result.answer.endswith("Searched for: castings")
     assert not outcome.result.tainted
 
 
 @pytest.mark.requirement("H-04", "H-07")
-@pytest.mark.parametrize("name", ["fetch_url", "ReadWebpageTool", ""])
-async def test_page_is_read_by_its_address(
-    start: Any, site: Site, api: SearchApi, name: str
-) -> None:
+@pytest.mark.parametrize("name", ["ReadWebpageTool", ""])
+async def test_page_is_read_by_address(start: Any, site: Site, api: SearchApi, name: str) -> None:
     web = await start(answer("By 4.2 percent [1]."))
     outcome = await web.do(TASK, {"url": f"{site.url}/castings"}, tool_name=name)
     assert outcome.result.answer == "By 4.2 percent [1]."
@@ -230,27 +174,16 @@ async def test_page_is_read_by_its_address(
     assert api.requests == []
 
 
-async def test_address_in_the_task_is_read(start: Any, site: Site, api: SearchApi) -> None:
-    web = await start(models=False)
-    outcome = await web.do(f"What does {site.url}/castings say about castings?")
-    assert RISE in outcome.result.answer
-    assert api.requests == []
-
-
 @pytest.mark.requirement("H-09", "C-19")
-@pytest.mark.parametrize("name", ["ExploreSearchResults", "explore_search_results"])
-async def test_results_of_an_earlier_search_are_opened_for_later_steps(
-    start: Any, site: Site, name: str
-) -> None:
+async def test_results_of_a_search_are_opened_later(start: Any, site: Site) -> None:
     web = await start(answer("1,250 tonnes [1]."))
     run = TaskMetadata(run_id="run-1")
     found = await web.do(TASK, {"query": "c", "search_type": "basic"}, metadata=run)
-    results = [*found.data["search_results"], {"url": f"{site.url}/gone"}]
     web.model.requests.clear()
     outcome = await web.do(
         TASK,
-        {"search_results": results[:2]},
-        tool_name=name,
+        {"search_results": found.data["search_results"]},
+        tool_name="ExploreSearchResults",
         metadata=run,
         tainted=True,
         dependency_outputs={"search": to_value_map(found.data)},
@@ -260,31 +193,17 @@ async def test_results_of_an_earlier_search_are_opened_for_later_steps(
     assert "1,250 tonnes" in outcome.data["pages"][0]["text"]
 
 
-@pytest.mark.requirement("H-09")
-async def test_results_that_cannot_be_opened_are_named(start: Any, site: Site) -> None:
-    web = await start(models=False)
-    results = [{"url": f"{site.url}/gone"}, {"url": f"{site.url}/castings"}]
-    outcome = await web.do(TASK, {"search_results": results}, tool_name="ExploreSearchResults")
-    assert outcome.data["fetched_pages"] == 1
-    assert outcome.data["unread"] == [
-        {"url": f"{site.url}/gone", "reason": "There is no such page."}
-    ]
-
-
 @pytest.mark.parametrize(
     ("inputs", "name"),
     [
-        ({"search_type": "thorough"}, "search_type"),
         ({"days": 0}, "days"),
         ({"query": ["a"]}, "query"),
-        ({"url": "x" * 3_000}, "url"),
         ({"search_results": [{"title": "no address"}]}, "search_results"),
     ],
 )
 async def test_wrong_input_is_refused_by_name(
-    start: Any, api: SearchApi, inputs: dict[str, Any], name: str
+    web: Any, api: SearchApi, inputs: dict[str, Any], name: str
 ) -> None:
-    web = await start(models=False)
     outcome = await web.do(TASK, inputs)
     assert outcome.result.status == FAILED
     assert outcome.result.error.type == "InvalidArgument"
@@ -324,11 +243,10 @@ async def test_prompts_hold_untrusted_text_between_fences_only(start: Any) -> No
     assert "words upstream" in web.prompts("SearchStrategy")[0]
 
 
-async def test_unknown_addresses_wait_for_approval_on_tainted_steps(start: Any, site: Site) -> None:
-    web = await start(models=False)
+async def test_unknown_addresses_wait_for_approval_on_tainted_steps(web: Any, site: Site) -> None:
     leak = f"{site.url}/castings?said=secret"
     outcome = await web.do(TASK, {"url": leak}, tainted=True)
-    assert outcome.result.status == WAITS
+    assert outcome.result.status == AWAITING
     [action] = outcome.result.proposed_actions
     assert (action.tool, action.summary) == ("fetch_url", f"Read the web page {leak}")
     assert site.asked == []
@@ -338,8 +256,7 @@ async def test_unknown_addresses_wait_for_approval_on_tainted_steps(start: Any, 
     assert site.paths["/castings"] == 1
 
 
-async def test_approved_address_is_read_once_and_answered_from(start: Any, site: Site) -> None:
-    web = await start(models=False)
+async def test_approved_address_is_read_once_and_answered_from(web: Any, site: Site) -> None:
     url = f"{site.url}/castings"
     waiting = await web.do(TASK, {"url": url}, tainted=True)
     approval = {"approved_actions": list(waiting.result.proposed_actions)}
@@ -359,3 +276,25 @@ async def test_addresses_in_pages_reach_neither_answer_nor_data(start: Any, api:
     assert outcome.result.answer.startswith("By 4.2 percent [1].")
     assert "collector" not in str(outcome.data)
     assert "collector" not in str(outcome.result)
+
+
+async def test_model_that_never_finds_anything_is_asked_twice_at_most(start: Any) -> None:
+    web = await start(answer("", found=False, open_pages=(1, 2)))
+    outcome = await web.do(TASK, {"query": "castings", "search_type": "basic"})
+    assert (outcome.data["found"], outcome.result.confidence) == (False, 0)
+    assert len(web.prompts("WebAnswer")) == 2
+
+
+async def test_address_in_the_task_is_read(web: Any, site: Site, api: SearchApi) -> None:
+    outcome = await web.do(f"What does {site.url}/castings say about castings?")
+    assert RISE in outcome.result.answer
+    assert api.requests == []
+
+
+@pytest.mark.requirement("H-09")
+async def test_results_that_cannot_be_opened_are_named(web: Any, site: Site) -> None:
+    results = [{"url": f"{site.url}/gone"}, {"url": f"{site.url}/castings"}]
+    outcome = await web.do(TASK, {"search_results": results}, tool_name="ExploreSearchResults")
+    assert outcome.data["fetched_pages"] == 1
+    unread = [{"url": f"{site.url}/gone", "reason": "There is no such page."}]
+    assert outcome.data["unread"] == unread

@@ -3,31 +3,20 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 from aiohttp import web
 
 from bos_agentkit import AgentFailure
-from bos_chassis.settings import AuthSettings, ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_errors import ConfigurationError
 from bos_http import HttpClient, HttpResponse
 from bos_web.pages.browser.visit import Asked, Visit, VisitLimits
 from bos_web.pages.reader import open_reader
-from bos_web.settings import WebSettings
 
-from .web_servers import LOOPBACK, Site, html, serving_site
+from .web_servers import Site, html, serving_site, settings_of
 
 ANYWHERE = "https://pages.example.org/a"
-
-
-def settings_of(*sites: Site, **given: Any) -> WebSettings:
-    return WebSettings.load(
-        server=ServerSettings(reflection=False),
-        auth=AuthSettings.load(),
-        **{"site_origins": {site.url: LOOPBACK for site in sites}, "host_interval_s": 0, **given},
-    )
 
 
 @asynccontextmanager
@@ -53,17 +42,14 @@ async def test_the_page_and_its_data_are_fetched_once(site: Site) -> None:
         page = await visit.answer(Asked("GET", site.url + "/", "Document"))
         data = await visit.answer(Asked("GET", site.url + "/data.json", "Fetch"))
         assert visit.arrived(site.url + "/#top") == site.url + "/"
-    assert page is not None
     assert page.body == b"first"
-    assert data is not None
     assert data.body == b'{"rows": 3}'
     assert dict(site.paths) == {"/data.json": 1}
 
 
-@pytest.mark.parametrize("method", ["POST", "HEAD"])
-async def test_nothing_is_sent_but_requests_to_read(method: str, site: Site) -> None:
+async def test_nothing_is_sent_but_requests_to_read(site: Site) -> None:
     async with visiting(site) as visit:
-        assert await visit.answer(Asked(method, site.url + "/data", "Fetch")) is None
+        assert await visit.answer(Asked("POST", site.url + "/data", "Fetch")) is None
         assert visit.refused == 1
     assert not site.asked
 
@@ -71,15 +57,13 @@ async def test_nothing_is_sent_but_requests_to_read(method: str, site: Site) -> 
 @pytest.mark.parametrize(
     ("kind", "of_page", "loaded"),
     [
-        *((kind, True, True) for kind in ("Document", "Stylesheet", "XHR", "Fetch")),
-        *((kind, True, False) for kind in ("Image", "Ping", "WebSocket", "")),
+        *((kind, True, True) for kind in ("Document", "Fetch")),
+        *((kind, True, False) for kind in ("Image", "WebSocket", "")),
         ("Document", False, False),
         ("Script", False, True),
     ],
 )
-async def test_only_what_can_bring_text_is_loaded(
-    kind: str, of_page: bool, loaded: bool, site: Site
-) -> None:
+async def test_only_text_is_loaded(kind: str, of_page: bool, loaded: bool, site: Site) -> None:
     site.add("/part", "part")
     async with visiting(site) as visit:
         answer = await visit.answer(Asked("GET", site.url + "/part", kind, of_page))
@@ -100,7 +84,6 @@ async def test_only_what_can_bring_text_is_loaded(
 async def test_no_page_leads_where_pages_may_not_be_read(url: str, site: Site) -> None:
     async with visiting(site) as visit:
         assert await visit.answer(Asked("GET", url, "Document")) is None
-        assert visit.failure is not None
         assert visit.failure.type == "PageRefused"
 
 
@@ -114,21 +97,14 @@ async def test_inside_and_outside_load_nothing_from_each_other(site: Site) -> No
     assert not site.asked
 
 
-@pytest.mark.parametrize(("limit", "answered"), [(2, 2)])
-async def test_requests_of_a_page_are_bounded(limit: int, answered: int, site: Site) -> None:
-    site.add("/data", "data")
-    async with visiting(site, requests=limit) as visit:
-        asked = [Asked("GET", site.url + "/data", "Fetch")] * 3
-        answers = [await visit.answer(each) for each in asked]
-    assert sum(answer is not None for answer in answers) == answered
-    assert site.paths["/data"] == answered
-
-
-@pytest.mark.parametrize(("limit", "answered"), [(2_000, 2), (1_999, 1)])
-async def test_bytes_of_a_page_are_bounded(limit: int, answered: int, site: Site) -> None:
+@pytest.mark.parametrize(
+    ("limits", "answered"),
+    [({"requests": 2}, 2), ({"total_bytes": 2_000}, 2), ({"total_bytes": 1_999}, 1)],
+)
+async def test_page_load_is_bounded(limits: dict[str, int], answered: int, site: Site) -> None:
     site.add("/data", b"x" * 1_000)
-    async with visiting(site, total_bytes=limit) as visit:
-        asked = [Asked("GET", site.url + "/data", "Fetch")] * 2
+    async with visiting(site, **limits) as visit:
+        asked = [Asked("GET", site.url + "/data", "Fetch")] * 3
         answers = [await visit.answer(each) for each in asked]
     assert sum(answer is not None for answer in answers) == answered
 
@@ -149,7 +125,6 @@ async def test_a_page_that_leads_on_and_on_is_ended(site: Site) -> None:
         hops = [Asked("GET", site.url + "/next", "Document")] * 7
         answers = [await visit.answer(each) for each in hops]
         assert [answer is not None for answer in answers] == [True] * 6 + [False]
-        assert visit.failure is not None
         assert visit.failure.type == "PageRefused"
 
 
@@ -158,7 +133,6 @@ async def test_cookies_do_not_reach_the_browser(site: Site) -> None:
     site.add("/data", web.Response(text="data", headers=headers))
     async with visiting(site) as visit:
         answer = await visit.answer(Asked("GET", site.url + "/data", "Fetch"))
-    assert answer is not None
     names = {name.lower() for name, _ in answer.headers}
     assert names == {"content-type", "content-security-policy"}
 

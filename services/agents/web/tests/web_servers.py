@@ -9,12 +9,14 @@ from typing import Any
 
 from aiohttp import web
 
+from bos_chassis.settings import AuthSettings, ServerSettings
+from bos_web.settings import WebSettings
+
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 Answer = web.StreamResponse | str | bytes
 
 
 def html(body: str, title: str = "A page") -> str:
-    """A page with the usual things around its text."""
     return (
         f"<html><head><title>{title}</title><script>var tracked = 1</script></head><body>"
         "<nav><a href='/'>Home</a> <a href='/login'>Sign in</a></nav>"
@@ -25,8 +27,6 @@ def html(body: str, title: str = "A page") -> str:
 
 @dataclass
 class Site:
-    """A site whose pages are what tests put there; counts requests by path."""
-
     url: str = ""
     pages: dict[str, Answer | Callable[[web.Request], Any]] = field(default_factory=dict)
     asked: list[web.Request] = field(default_factory=list)
@@ -36,7 +36,6 @@ class Site:
         return Counter(request.path for request in self.asked)
 
     def add(self, path: str, answer: Answer | Callable[[web.Request], Any]) -> str:
-        """Put a page there; its address."""
         self.pages[path] = answer
         return self.url + path
 
@@ -58,7 +57,6 @@ class Site:
 
 @asynccontextmanager
 async def serving_site(site: Site) -> AsyncIterator[Site]:
-    """The site on a port of loopback."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", site.respond)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
@@ -99,6 +97,13 @@ class SearchApi:
 
 
 def tavily(*results: Mapping[str, Any], answer: str = "") -> dict[str, Any]:
-    """A reply of Tavily's shape."""
     said = {"query": "q", "images": [], "results": list(results), "response_time": 0.1}
     return {**said, "answer": answer} if answer else said
+
+
+def settings_of(*sites: Site, **given: Any) -> WebSettings:
+    return WebSettings.load(
+        server=ServerSettings(reflection=False),
+        auth=AuthSettings.load(),
+        **{"site_origins": {site.url: LOOPBACK for site in sites}, "host_interval_s": 0, **given},
+    )
