@@ -266,13 +266,6 @@ async def test_credentials_of_gmail_stay_with_its_api(moving: str, fetching: Fet
     assert not any(secret in str(result) for secret in GMAIL.values())
 
 
-async def test_replies_of_gmail_are_bounded(fetching: Fetching) -> None:
-    await fetching.with_gmail()
-    fetching.reply = lambda _: forever(HEAD + b"\r\n", b"x" * 65536)
-    assert (await fetching.search_gmail()).status == FAILED
-    assert len(fetching.site.requests) == 1
-
-
 @every_fetcher
 @pytest.mark.parametrize("same", [True, False], ids=["same origin", "other origin"])
 async def test_credentials_stay_with_their_origin(

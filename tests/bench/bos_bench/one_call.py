@@ -3,17 +3,23 @@
 ``python -m bos_bench.one_call sales`` serves one as a process of its own.
 """
 
+from __future__ import annotations
+
 import sys
-from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from bos_agentkit import agent_service, serve_agent
-from bos_agentkit.serving.service import Serve
 from bos_bench.settings import OneCallSettings
-from bos_chassis.server import GrpcServer
-from bos_chassis.telemetry import Telemetry
-from bos_llm import Models
 from bos_testkit.agents import OneCallAgent
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from bos_agentkit.serving.service import Serve
+    from bos_chassis.server import GrpcServer
+    from bos_chassis.telemetry import Telemetry
+    from bos_llm import Models
 
 NAMES = ("sales", "costs", "margin")
 
