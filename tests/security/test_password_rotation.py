@@ -1,12 +1,13 @@
-"""The password of the database is changed while identity, memory and the gateway run."""
+"""The password of the database is changed while a gateway runs.
+
+Pools and listeners, all that identity and memory have, are in libs/postgres/tests.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import grpc
@@ -20,17 +21,10 @@ from bos.gateway.v1 import (
     ListRunsRequest,
     OrchestratorServiceStub,
 )
-from bos.identity.v1 import IdentityServiceStub, RegisterUserRequest
-from bos.memory.v1 import ListConversationsRequest, MemoryServiceStub
 from bos_chassis.settings import AuthSettings, ServerSettings, TelemetrySettings
 from bos_chassis.telemetry import Telemetry
 from bos_gateway import service as gateway
 from bos_gateway.settings import GatewaySettings
-from bos_identity import service as identity
-from bos_identity.settings import IdentitySettings
-from bos_identity.signing.key_ring import new_key_encryption_key
-from bos_memory import service as memory
-from bos_memory.settings import MemorySettings
 from bos_postgres import connect
 
 pytestmark = [pytest.mark.security, pytest.mark.timeout(900)]
@@ -63,91 +57,47 @@ def store_url(postgres_dsn: str, tmp_path: Path) -> str:
     return f"postgresql://{ROLE}@{place}{parts.path}?{options}"
 
 
-async def test_all_services_go_on_with_the_new_password(
+async def test_gateway_goes_on_with_the_new_password(
     store_url: str, administrator: Connection[Record], tmp_path: Path
 ) -> None:
-    shared: dict[str, Any] = {
-        "store_url": store_url,
-        "auth": AuthSettings.load(),
-        "server": ServerSettings.load(grace_s=0.2),
-        "telemetry": TelemetrySettings.load(),
-    }
-    async with AsyncExitStack() as stack:
+    settings = GatewaySettings.load(
+        store_url=store_url,
+        auth=AuthSettings.load(),
+        server=ServerSettings.load(grace_s=0.2),
+        telemetry=TelemetrySettings.load(),
+        planner_target="127.0.0.1:1",
+        composer_target="127.0.0.1:1",
+        agent_targets={},
+        call_attempts=1,
+    )
+    async with (
+        gateway.serve(settings, Telemetry.for_tests("gateway")) as server,
+        grpc.aio.insecure_channel(server.address) as channel,
+    ):
+        runs = OrchestratorServiceStub(channel)
 
-        async def channel(serving: Any) -> grpc.aio.Channel:
-            server = await stack.enter_async_context(serving)
-            return await stack.enter_async_context(grpc.aio.insecure_channel(server.address))
-
-        accounts = IdentityServiceStub(
-            await channel(
-                identity.serve(
-                    IdentitySettings.load(
-                        **shared,
-                        key_encryption_keys=new_key_encryption_key(),
-                        argon2_time_cost=1,
-                        argon2_memory_kib=8,
-                    ),
-                    Telemetry.for_tests("identity"),
-                )
-            )
-        )
-        conversations = MemoryServiceStub(
-            await channel(
-                memory.serve(
-                    MemorySettings.load(**shared), Telemetry.for_tests("memory"), models=None
-                )
-            )
-        )
-        runs = OrchestratorServiceStub(
-            await channel(
-                gateway.serve(
-                    GatewaySettings.load(
-                        **shared,
-                        planner_target="127.0.0.1:1",
-                        composer_target="127.0.0.1:1",
-                        agent_targets={},
-                        call_attempts=1,
-                    ),
-                    Telemetry.for_tests("gateway"),
-                )
-            )
-        )
-        registered = 0
-
-        async def register() -> None:
-            nonlocal registered
-            registered += 1
-            name = f"user-{registered}"
-            request = RegisterUserRequest(
-                username=name, email=f"{name}@example.com", password="correct horse battery"
-            )
-            await accounts.RegisterUser(request, timeout=_TIMEOUT_S)
-
-        async def converse() -> None:
-            await conversations.ListConversations(ListConversationsRequest(), timeout=_TIMEOUT_S)
+        async def list_runs() -> None:
+            await runs.ListRuns(ListRunsRequest(), timeout=_TIMEOUT_S)
 
         async def ask() -> None:
             """A run is stored and ends, though no planner is running."""
             request = AskRequest(request=AgentRequest(question="Why?"))
             answered = await runs.Ask(request, timeout=_TIMEOUT_S)
             await runs.GetRun(GetRunRequest(run_id=answered.response.run_id), timeout=_TIMEOUT_S)
-            await runs.ListRuns(ListRunsRequest(), timeout=_TIMEOUT_S)
+            await list_runs()
 
-        work = (register, converse, ask)
-        for each in work:
-            await each()
+        await ask()
         before = {row[0] for row in await administrator.fetch(_SESSIONS, ROLE)}
         assert any("listener" in name for name in before), before
         assert any("writer" in name for name in before), before
 
         await administrator.execute(f"ALTER ROLE {ROLE} PASSWORD '{NEW}'")
-        for each in work:  # open connections ask for no password
-            await each()
+        await ask()  # open connections ask for no password
         await administrator.fetch(_END, ROLE)
 
         async def until_refused() -> None:
             while True:  # until none of the pool is left that was open
-                await converse()
+                await list_runs()
 
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await asyncio.wait_for(until_refused(), 120)
@@ -155,8 +105,7 @@ async def test_all_services_go_on_with_the_new_password(
         assert NEW not in str(refused.value)
 
         (tmp_path / "password").write_text(NEW)
-        for each in work:
-            await until_it_works(each)
+        await until_it_works(ask)
 
         async def same_sessions() -> None:
             after = {row[0] for row in await administrator.fetch(_SESSIONS, ROLE)}
