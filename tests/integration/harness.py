@@ -144,6 +144,7 @@ async def open_harness(
     agents: Sequence[Agent] = (),
     gateway: Mapping[str, Any] | None = None,
     models: Mapping[str, Any] | None = None,
+    databases: Mapping[str, DatabaseSettings] | None = None,
 ) -> AsyncIterator[Harness]:
     """Every service, with ``agents`` beside sql and computation.
 
@@ -154,6 +155,7 @@ async def open_harness(
         agents: More agents, each served for real.
         gateway: Settings of the gateway.
         models: Settings of the models.
+        databases: More databases by the names that requests give as their backend.
     """
     telemetry = Telemetry.for_tests("harness")
     server = ServerSettings(port=0, grace_s=0.2)
@@ -166,8 +168,9 @@ async def open_harness(
         settled = model_settings(model, **{**short, **(models or {})})
         given: dict[str, Any] = {"models": await enter(Models(settled, telemetry))}
         mcp_telemetry = Telemetry.for_tests("mcp_db")
-        databases = McpDbSettings.load(server=server, databases={"company": company})
-        mcp_db = await enter(serve_mcp_db(databases, mcp_telemetry))
+        served = {"company": company, **(databases or {})}
+        reading = McpDbSettings.load(server=server, databases=served)
+        mcp_db = await enter(serve_mcp_db(reading, mcp_telemetry))
         warm = SandboxSettings.load(server=server, warm_workers=1)
         sandbox = await enter(serve_sandbox(warm, telemetry.named("sandbox")))
         planner = await enter(

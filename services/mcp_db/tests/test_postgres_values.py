@@ -37,7 +37,7 @@ B'101' | B'' | '1'::bit varying | '$1,234.56'::money | '-0.5'::money
 '192.168.0.1/24'::inet | '10.0.0.0/8'::cidr | '::1/64'::inet
 '08:00:2b:01:02:03'::macaddr | '08:00:2b:01:02:03:04:05'::macaddr8
 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'::uuid | 'fat & cat'::tsquery | 'a b'::tsvector
-'42'::xid8 | '16/B374D848'::pg_lsn
+'(0,1)'::tid | '42'::xid8 | '16/B374D848'::pg_lsn
  'nm'::name | 'ab'::char(10)
 '{"山田"}'::text[]::text | '$.a'::jsonpath
 """
@@ -55,6 +55,7 @@ AS_VALUES: list[tuple[str, Any]] = [
      Decimal("123456789012345.12345678901234567890")),
     ("ARRAY['infinity'::date, '2026-01-01', NULL]", ["infinity", date(2026, 1, 1), None]),
     ("host('192.168.0.1'::inet)", "192.168.0.1"),
+    ("ARRAY[ROW(1, 'x', NULL)]", ["(1,x,)"]),
     ("ARRAY[B'10', B'1'::varbit]", ["10", "1"]),
     ("ARRAY['[1,5)'::int4range]", ["[1,5)"]),
     ("ROW('infinity'::timestamp, '{\"a\": 1.10}'::jsonb, '24:00'::time)::odd",

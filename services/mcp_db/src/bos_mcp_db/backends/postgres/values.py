@@ -65,6 +65,8 @@ def cell(value: Any, kind: str = "scalar") -> Any:
         return _range(value)
     if isinstance(value, asyncpg.BitString):
         return value.as_string().replace(" ", "")
+    if type(value) is tuple:  # a row without names, or a tid
+        return f"({','.join('' if item is None else str(cell(item)) for item in value)})"
     if isinstance(value, tuple | asyncpg.Path):
         return _geometry(value)
     return value
