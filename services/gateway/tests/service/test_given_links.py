@@ -55,7 +55,10 @@ async def test_made_up_link_is_neither_streamed_nor_answered(harness: Harness) -
     # And nothing that comes after it has read the address.
     assert MADE_UP not in f"{harness.composer.requests}{response(events).agent_results}"
     data = to_value_map({"result": LEAK, "messages": [{"said": LEAK}]})
-    final = await ask(harness, success(answer=LEAK, data=data, tainted=True), is_final=True)
+    said = success(
+        answer=LEAK, highlights=[LEAK], followups=[LEAK], caveats=[LEAK], data=data, tainted=True
+    )
+    final = await ask(harness, said, is_final=True)
     assert response(final).answer == SHOWN
     assert MADE_UP not in str(final)
 

@@ -24,12 +24,14 @@ def check_result(state: RunState, result: AgentResult) -> None:
     """Take links that were not given out of a tainted result's words."""
     if not result.tainted:
         return
-    words = result.answer
+    # Agents hand their answer on as data, too; as long as a copy stands there, its links are given.
+    copies = [value for value in _data(result) if value.string_value == result.answer]
+    for value in copies:
+        value.string_value = ""
     _check(state, result, (result,))
     # What stays in data is given to all that comes after.
-    for value in _data(result):
-        if value.string_value == words:
-            value.string_value = result.answer
+    for value in copies:
+        value.string_value = result.answer
 
 
 def check_output(state: RunState, output: ComposerOutput) -> None:
