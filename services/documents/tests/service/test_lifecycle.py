@@ -187,7 +187,11 @@ async def test_reread_serves_old_chunks_until_the_new_are_complete(documents: Ca
     parser = documents.engines.parser
     parser.held = asyncio.Event()
     again = await documents.reindex(found.document_id)
-    assert again.state == DocumentState.DOCUMENT_STATE_QUEUED
+    # A worker may have taken it before its state was read; it reads no further than to the parser.
+    assert again.state in (
+        DocumentState.DOCUMENT_STATE_QUEUED,
+        DocumentState.DOCUMENT_STATE_PARSING,
+    )
     assert again.chunk_count == 3
     await eventually(lambda: parser.read.count(1) == 2)
     assert await documents.texts("penalty percent", limit=1) == ["Penalty is two percent."]
