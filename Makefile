@@ -81,6 +81,7 @@ test: install $(TEST_PROGRAMS) ## check, then all tests, the first half of CI; O
 ifdef ONLY
 	$(PYTEST) $(if $(wildcard $(firstword $(subst ::, ,$(ONLY)))),$(ONLY),-m '$(ONLY)') $(PYTEST_ARGS)
 else
+	@rm -f .pytest_cache/v/cache/lastfailed  # of earlier runs, so that `make test-again` knows of this one alone
 	@$(SIDE_BY_SIDE) $(CHECKS) test-go test-compile
 	$(PYTEST) --ignore-glob 'tests/deploy/test_chart*.py' $(PYTEST_ARGS)
 endif
