@@ -51,7 +51,14 @@ from bos_gateway.run_log.maintenance import Maintenance
 from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect, open_database
 from bos_testkit.agents import EchoAgent, FileAgent, RecordingAgent, SlowAgent
-from bos_testkit.audit import AUDITED, audit_entries, audited, sealed_trail, until_audited
+from bos_testkit.audit import (
+    AUDITED,
+    audit_entries,
+    audited,
+    refused_entries,
+    sealed_trail,
+    until_audited,
+)
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
 
@@ -61,12 +68,6 @@ OPS = token("ops", roles=("operator",))
 FOUR_EYES = {"deploy.*": {"roles": ["approver"], "four_eyes": True}}
 PLANTED = "planted"
 FILE = f"{PLANTED} bytes".encode()
-REFUSE = """
-CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
-$$ BEGIN RAISE EXCEPTION 'not now'; END $$;
-CREATE TRIGGER refused BEFORE INSERT ON audit_pending FOR EACH ROW
-WHEN (NEW.action = '{}') EXECUTE FUNCTION refuse();
-"""
 
 
 class Reader(RecordingAgent):
@@ -120,11 +121,6 @@ def gateway_of(harness: Harness, folder: Path, **more: Any) -> AbstractAsyncCont
     """A gateway with people who signed in, that keeps its lease however busy the machine is."""
     own = {"lease_s": 15.0, "lease_renewal_s": 1.0, "artefacts_url": (folder / "a").as_uri()}
     return harness.gateway(**{"auth": signed_in(folder), **KEYS, **own, **more})
-
-
-async def execute(harness: Harness, sql: str) -> None:
-    async with connect(harness.dsn, schema=SCHEMA) as session:
-        await session.execute(sql)
 
 
 async def ask(gateway: Client, **request: Any) -> Any:
@@ -236,10 +232,9 @@ async def test_a_change_whose_audit_entry_fails_is_not_made(
                 before = dict(await session.fetchrow(_COUNTED) or {})
             entries = await audit_entries(harness.dsn, SCHEMA, AUDITED[rpc])
             harness.planner.steps = asking
-            await execute(harness, REFUSE.format(AUDITED[rpc]))
-            with pytest.raises(grpc.aio.AioRpcError):
-                await do(harness, gateway, rpc.rpartition("/")[2])
-            await execute(harness, "DROP FUNCTION refuse CASCADE")
+            async with refused_entries(harness.dsn, SCHEMA, AUDITED[rpc]):
+                with pytest.raises(grpc.aio.AioRpcError):
+                    await do(harness, gateway, rpc.rpartition("/")[2])
             found = await audit_entries(harness.dsn, SCHEMA, AUDITED[rpc])
             assert len(found) == len(entries), rpc
             async with connect(harness.dsn, schema=SCHEMA) as session:
@@ -330,8 +325,8 @@ async def test_a_result_whose_audit_entry_fails_is_not_stored(
     await harness.add_agent(Reader())
     harness.planner.steps = [step("r", "reader")]
     async with gateway_of(harness, tmp_path) as gateway:
-        await execute(harness, REFUSE.format("data.read"))
-        assert (await ask(gateway)).status == RUN_STATUS_FAILED
+        async with refused_entries(harness.dsn, SCHEMA, "data.read"):
+            assert (await ask(gateway)).status == RUN_STATUS_FAILED
         async with connect(harness.dsn, schema=SCHEMA) as session:
             kinds = await session.fetch("SELECT kind FROM run_events WHERE kind = 'step_finished'")
         assert kinds == []

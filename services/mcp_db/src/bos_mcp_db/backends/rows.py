@@ -81,3 +81,8 @@ def check_kept(estimated: float, limits: Limits) -> None:
 def _refuse(rule: str, detail: str) -> NoReturn:
     violation = load_rules()[rule].violation(detail)
     raise QueryRefused(f"The query was refused: {violation.message}.", [violation])
+
+
+def clock(seconds: int) -> str:
+    """``HH:MM:SS`` as databases write times; hours may be more than 23."""
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"

@@ -17,7 +17,7 @@ from bos_errors import BosError
 from bos_mcp_db.backends.backend import ColumnType, Result, refuse_role
 from bos_mcp_db.backends.mysql.schema import describe_tables, listed_tables
 from bos_mcp_db.backends.mysql.session import connect, read_only_session, run
-from bos_mcp_db.backends.rows import RowCollector, check_columns
+from bos_mcp_db.backends.rows import RowCollector, check_columns, clock
 from bos_mcp_db.failures import DatabaseUnavailable, QueryFailed, QueryTimedOut
 
 if TYPE_CHECKING:
@@ -189,8 +189,8 @@ def _cell(value: Any, code: int) -> Any:
     if isinstance(value, timedelta):
         ahead = abs(value)
         seconds, fraction = ahead.days * 86_400 + ahead.seconds, ahead.microseconds
-        text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-        return ("-" if value < timedelta() else "") + text + (f".{fraction:06}" if fraction else "")
+        sign = "-" if value < timedelta() else ""
+        return f"{sign}{clock(seconds)}" + (f".{fraction:06}" if fraction else "")
     return int.from_bytes(value) if code == FIELD_TYPE.BIT and isinstance(value, bytes) else value
 
 

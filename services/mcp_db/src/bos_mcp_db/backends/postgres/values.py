@@ -16,6 +16,8 @@ from typing import Any, Final
 
 import asyncpg
 
+from bos_mcp_db.backends.rows import clock
+
 _EPOCH: Final = date(2000, 1, 1).toordinal()
 _START: Final = datetime(2000, 1, 1)  # noqa: DTZ001  of timestamps without time zone
 _DAY_US: Final = 86_400_000_000
@@ -37,8 +39,8 @@ async def set_codecs(connection: asyncpg.Connection[Any]) -> None:
         ("date", "tuple", lambda parts: day(parts[0])),
         ("timestamp", "tuple", lambda parts: moment(parts[0])),
         ("timestamptz", "tuple", lambda parts: moment(parts[0], has_zone=True)),
-        ("time", "tuple", lambda parts: clock(parts[0])),
-        ("timetz", "tuple", lambda parts: clock(parts[0]) + zone(parts[1])),
+        ("time", "tuple", lambda parts: time_of_day(parts[0])),
+        ("timetz", "tuple", lambda parts: time_of_day(parts[0]) + zone(parts[1])),
         ("pg_lsn", "binary", lambda data: "{:X}/{:X}".format(*struct.unpack("!II", data))),
         ("interval", "tuple", lambda parts: interval(*parts)),
     )
@@ -89,13 +91,13 @@ def moment(microseconds: int, *, has_zone: bool = False) -> datetime | str:
         found = _START + timedelta(microseconds=microseconds)
         return found.replace(tzinfo=UTC) if has_zone else found
     year_and_day, _, era = _far_day(days + _EPOCH).partition(" ")
-    return " ".join(filter(None, [year_and_day, clock(rest) + "+00" * has_zone, era]))
+    return " ".join(filter(None, [year_and_day, time_of_day(rest) + "+00" * has_zone, era]))
 
 
-def clock(microseconds: int) -> str:
+def time_of_day(microseconds: int) -> str:
     """A ``time``, from microseconds since midnight; ``24:00:00`` is one."""
     seconds, fraction = divmod(microseconds, 1_000_000)
-    text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    text = clock(seconds)
     return f"{text}.{fraction:06}".rstrip("0") if fraction else text
 
 
@@ -123,7 +125,7 @@ def interval(months: int, days: int, microseconds: int) -> str:
             is_before = count < 0
     if microseconds or not texts:
         plus = "-" if microseconds < 0 else "+" if is_before else ""
-        texts.append(plus + clock(abs(microseconds)))
+        texts.append(plus + time_of_day(abs(microseconds)))
     return " ".join(texts)
 
 
@@ -174,7 +176,9 @@ def _range(value: asyncpg.Range[Any]) -> str:
 
 def _bound(value: Any) -> str:
     if isinstance(value, datetime):
-        text = f"{value.date()} {clock(_since_midnight(value))}{'+00' if value.tzinfo else ''}"
+        text = (
+            f"{value.date()} {time_of_day(_since_midnight(value))}{'+00' if value.tzinfo else ''}"
+        )
     else:
         text = str(value)
     if text and not _QUOTED_IN_RANGES & set(text):
