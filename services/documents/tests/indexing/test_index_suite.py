@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from index_cases import DOCUMENT, MODEL, OTHER_DOCUMENT, chunk, chunk_id, direction
-from qdrant_client import AsyncQdrantClient
 
 from bos_chassis.telemetry import Telemetry
 from bos_documents.index.embedded import EmbeddedIndex
@@ -37,6 +36,8 @@ async def opened(param: str, tmp_path: Path) -> AsyncIterator[ChunkIndex]:
     if layout == "embedded":
         made = EmbeddedIndex(tmp_path, Telemetry.for_tests().logger("index"))
     elif not place:
+        from qdrant_client import AsyncQdrantClient  # two seconds that no other test is to spend
+
         made = ServerIndex(AsyncQdrantClient(":memory:"), layout=layout)
     else:
         client = connect(SERVER, None)
