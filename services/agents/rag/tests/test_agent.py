@@ -86,6 +86,7 @@ async def test_at_most_eight_passages_are_kept(start: Any, documents: ScriptedDo
 async def test_without_a_model_the_best_passages_are_quoted(rag: Any) -> None:
     outcome = await rag.do(TASK)
     assert outcome.result.status == SUCCEEDED
+    assert outcome.result.answer.startswith("The nearest passages say:")
     assert f"“{PENALTY}” [2]" in outcome.result.answer
     assert [source.excerpt for source in outcome.result.sources] == [NOTICE, PENALTY]
 
@@ -157,6 +158,29 @@ async def test_a_code_that_no_passage_holds_is_not_answered(
     documents.coverage = 1.0
     outcome = await (await start(models=False)).do(question)
     assert outcome.data["found"] is found
+
+
+async def test_a_model_judges_passages_that_spell_a_code_otherwise(
+    start: Any, documents: ScriptedDocuments
+) -> None:
+    documents.passages = [passage(1, "Standard 27001 of ISO applies.", dense=0.86)]
+    said = {"found": True, "answer": "It applies [1].", "quotations": []}
+    asked = fixture("answer", ["ISO27001"], schema="DocumentAnswer", json=said)
+    outcome = await (await start(asked)).do("Does ISO27001 apply?")
+    assert outcome.result.answer == "It applies [1].\nNone of the passages names ISO27001."
+
+
+async def test_what_inputs_bring_is_searched_for_and_shown(
+    start: Any, documents: ScriptedDocuments
+) -> None:
+    rag = await start(answer("2% per day [1]."))
+    await rag.do(
+        TASK, {"rows": [{"carrier": "Arbor Freight", "late": 7}], "date_from": "2024-01-01"}
+    )
+    assert documents.requests[0].query == f"{TASK} Arbor Freight"
+    [prompt] = rag.prompts("DocumentAnswer")
+    assert "Arbor Freight" in prompt
+    assert "2024-01-01" not in prompt
 
 
 async def test_model_that_finds_no_answer_is_believed(start: Any) -> None:

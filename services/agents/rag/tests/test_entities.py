@@ -4,7 +4,7 @@ from datetime import date
 
 import pytest
 
-from bos_rag.entities import Period, codes, exact_terms, find_entities, find_period
+from bos_rag.entities import Period, codes, exact_terms, find_entities, find_period, holds
 
 TODAY = date(2025, 3, 12)
 
@@ -77,10 +77,26 @@ def test_exact_terms_have_digits(question: str, terms: tuple[str, ...]) -> None:
         ("Q3-2024, FY2024, 2024/H1 or Q1/2025", ()),
         ("a 30-day notice on 2024-05-13 of 50000 in 4.12.3", ()),
         ("A7 or B2B", ()),
+        ("FY24-25 and FY2024-25 within 100GB or 2.5MWh", ()),
     ],
 )
 def test_codes_are_written_one_way_only(question: str, found: tuple[str, ...]) -> None:
     assert codes(question) == found
+
+
+def test_terms_are_found_however_their_parts_are_separated() -> None:
+    for term, text, found in [
+        ("covid-19", "rules for covid 19 apply", True),
+        ("covid-19", "covid\u201119", True),
+        ("iso27001", "certified to iso 27001.", True),
+        ("hx-2455-a", "valve hx2455a", True),
+        ("ｉso-27001", "iso 27001", True),
+        ("第12-3条", "見よ 第12-3条", True),
+        ("inv-12-77", "inv-12-778", False),
+        ("inv-12-77", "xinv-12-77", False),
+        ("inv-12-77", "inv of 12 and 77", False),
+    ]:
+        assert holds(text, term) is found, (term, text)
 
 
 def test_hostile_question_is_read_in_linear_time() -> None:

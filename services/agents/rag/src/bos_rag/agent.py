@@ -30,13 +30,14 @@ from bos_rag.passages import (
     by_rule,
     confidence,
     merged,
+    missing_codes,
     relevant,
     sources_data,
 )
 from bos_rag.replies import DocumentAnswer, Ranking
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from bos.agent.v1 import AgentResult
     from bos.common.v1 import Source
@@ -47,9 +48,18 @@ if TYPE_CHECKING:
     from bos_rag.settings import RagSettings
 
 _NONE = SideEffectClass.SIDE_EFFECT_CLASS_NONE
+_NEVER = 2.0
+"""A relevance that no passage reaches."""
 _FEW = 3
 """A filter that leaves fewer passages than this may have kept out the right one."""
 
+
+_MAX_BROUGHT_CHARS = 400
+"""Names of inputs in a query: more would drown what is asked."""
+
+
+_MAX_NAME_CHARS = 120
+_MAX_INPUT_ROWS = 20
 
 _NEAREST = 3
 """Documents that are named where nothing was found."""
@@ -115,7 +125,8 @@ class RagAgent(Agent):
         """Do one step."""
         query = _query(task)
         found, coverage, searched = await self._search(task, query)
-        if not relevant(found, query, coverage, self._settings.min_relevance):
+        near = self._settings.min_relevance
+        if not relevant(found, query, coverage, near, judged=True):
             task.trace.decision("Nothing relevant in the documents", documents=searched.documents)
             return _nothing(task, query, searched)
         kept = (await self._reranked(task, found))[: self._settings.passages]
@@ -173,8 +184,10 @@ class RagAgent(Agent):
                 within_s=seconds,
             )
         except NoReply as failure:
+            if missing_codes(kept, query) and not relevant(kept, query, 0.0, _NEVER):
+                return _nothing(task, query, searched, kept)
             task.trace.message("Quoting the best passages", error=failure.error_type)
-            return _quoted(task, query, kept)
+            return _quoted(task, query, kept, "The nearest passages say:")
         if not reply.found or not reply.answer.strip():
             task.trace.decision(
                 "The passages do not answer the question", documents=searched.documents
@@ -185,8 +198,30 @@ class RagAgent(Agent):
 
 
 def _query(task: AgentTask) -> str:
+    """What is searched for: the plan's query or the task, with the names that inputs bring."""
     given = task.arguments.get("query")
-    return given if isinstance(given, str) and given.strip() else task.effective_task
+    asked = given if isinstance(given, str) and given.strip() else task.effective_task
+    inputs = {name: each for name, each in task.arguments.items() if name not in prompts.SEARCH}
+    brought: list[str] = []
+    room = _MAX_BROUGHT_CHARS
+    for text in dict.fromkeys(_short_texts(inputs)):
+        if text not in asked and len(text) < room:
+            brought.append(text)
+            room -= len(text) + 1
+    return " ".join([asked, *brought])
+
+
+def _short_texts(value: Any) -> Iterator[str]:
+    """Texts of an input that may be a name, a code or a title, in their order."""
+    if isinstance(value, str):
+        if 0 < len(value.strip()) <= _MAX_NAME_CHARS:
+            yield value.strip()
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from _short_texts(each)
+    elif isinstance(value, list):
+        for each in value[:_MAX_INPUT_ROWS]:
+            yield from _short_texts(each)
 
 
 def _filters(task: AgentTask, query: str) -> dict[str, Any]:
@@ -232,17 +267,22 @@ def _checked(
         task.trace.message("The answer holds numbers of no passage; not used", numbers=strange)
         return None
     sources = [as_source(kept[number - 1], quotes.get(number, "")) for number in cited.numbers]
-    return cited.text, sources
+    text = cited.text
+    if absent := missing_codes(kept, task.effective_task):
+        text += f"\nNone of the passages names {', '.join(each.upper() for each in absent)}."
+    return text, sources
 
 
-def _quoted(task: AgentTask, query: str, kept: Sequence[Passage]) -> AgentResult:
+def _quoted(
+    task: AgentTask, query: str, kept: Sequence[Passage], lead: str = "The documents say:"
+) -> AgentResult:
     """The best passages in their own words."""
     quotes = quoted_answer(query, [passage.chunk.text for passage in kept])
     lines = [
         f"- “{' '.join(quote.split())}” [{place}]" for place, (_, quote) in enumerate(quotes, 1)
     ]
     sources = [as_source(kept[number - 1], quote) for number, quote in quotes]
-    return _result(task, query, kept, "The documents say:\n" + "\n".join(lines), sources)
+    return _result(task, query, kept, "\n".join([lead, *lines]), sources)
 
 
 def _result(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import calendar
 import re
+import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -34,9 +35,14 @@ DOCUMENT_TYPES = {
 
 
 _MAX_TERM_CHARS = 64
+_MAX_TERMS = 50
 _MIN_CODE_CHARS = 5
 _MIN_CODE_DIGITS = 2
-_PERIOD_CODE = re.compile(r"[A-Z]{1,3}\d?\W?(?:19|20)\d\d|(?:19|20)\d\d\W?[A-Z]{1,3}\d?")
+_PERIOD_CODE = re.compile(
+    r"[A-Z]{1,3}\d?\W?(?:19|20)\d\d|(?:19|20)\d\d\W?[A-Z]{1,3}\d?"
+    r"|[A-Z]Y\W?(?:(?:19|20)?\d\d)\W(?:(?:19|20)?\d\d)"  # FY24-25
+)
+_MEASURE = re.compile(r"\d[\d.,]*-?[^\W\d_]{1,6}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,14 +163,14 @@ def exact_terms(question: str) -> tuple[str, ...]:
     A term counts when it has a digit and 3 to 64 characters, such as ``INV-2024-0117``; years and
     plain small numbers do not.
     """
-    return tuple(dict.fromkeys(term.lower() for term in _exact(question)))
+    return tuple(dict.fromkeys(term.lower() for term in _exact(question)))[:_MAX_TERMS]
 
 
 def codes(question: str) -> tuple[str, ...]:
-    """Exact terms that name one thing and are written one way only; lower case.
+    """Exact terms that name one thing; lower case.
 
-    A capital, two digits and five characters, such as ``HX-2455-A``; not ``Q3-2024`` or ``30-day``,
-    which documents may write otherwise. Where no passage holds any, none is about them.
+    A capital, two digits and five characters, such as ``HX-2455-A``; not periods and measures, such
+    as ``FY24-25`` or ``100GB``, which documents may write in words.
     """
     found = (
         term
@@ -173,8 +179,23 @@ def codes(question: str) -> tuple[str, ...]:
         and sum(character.isdigit() for character in term) >= _MIN_CODE_DIGITS
         and any(character.isupper() for character in term)
         and not _PERIOD_CODE.fullmatch(term)
+        and not _MEASURE.fullmatch(term)
     )
-    return tuple(dict.fromkeys(term.lower() for term in found))
+    return tuple(dict.fromkeys(term.lower() for term in found))[:_MAX_TERMS]
+
+
+def holds(text: str, term: str) -> bool:
+    """Whether a text has an exact term, however its parts are separated.
+
+    ``COVID-19`` stands in "Covid 19" and ``ISO27001`` in "ISO 27001"; ``INV-12`` not in "INV-123".
+
+    Args:
+        text: In normal form KC and lower case.
+        term: Of :func:`exact_terms`.
+    """
+    parts = re.findall(r"\d+|[^\W\d_]+", unicodedata.normalize("NFKC", term).lower())
+    spelt = r"[\W_]{0,3}".join(map(re.escape, parts))
+    return re.search(rf"(?<![^\W_]){spelt}(?![^\W_])", text) is not None
 
 
 def _exact(question: str) -> Iterator[str]:

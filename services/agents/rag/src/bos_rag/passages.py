@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
 from bos.common.v1 import Source, SourceType
 from bos.documents.v1 import Passage
-from bos_rag.entities import codes, exact_terms
+from bos_rag.entities import codes, exact_terms, holds
 
 PREVIEW_CHARS = 600
 _MAX_EXCERPT_CHARS = 500
@@ -15,17 +16,39 @@ _COVERAGE_WEIGHT = 0.2
 
 
 def relevant(
-    passages: Sequence[Passage], question: str, coverage: float, min_relevance: float
+    passages: Sequence[Passage],
+    question: str,
+    coverage: float,
+    min_relevance: float,
+    *,
+    judged: bool = False,
 ) -> bool:
     """Whether a search found anything about the question.
 
-    A passage holds an exact term of the question, such as the number of an invoice; or none of its
-    terms is a code that no passage holds, and :func:`relevance` reaches ``min_relevance``.
+    A passage holds an exact term of the question, such as the number of an invoice; or
+    :func:`relevance` reaches ``min_relevance``, and no code of the question is missing in all
+    passages.
+
+    Args:
+        passages: What was found.
+        question: With its exact terms.
+        coverage: Share of its words that were found, 0 to 1.
+        min_relevance: Bound of :func:`relevance`.
+        judged: A model reads the passages next, so that a missing code alone decides nothing: the
+            documents may spell it otherwise.
     """
     terms = exact_terms(question)
     if any(_terms_in(found, terms) for found in passages):
         return True
-    return not codes(question) and relevance(passages, coverage) >= min_relevance
+    near = relevance(passages, coverage) >= min_relevance
+    return near and (judged or not codes(question))
+
+
+def missing_codes(passages: Sequence[Passage], question: str) -> tuple[str, ...]:
+    """Codes of the question that no passage holds, lower case."""
+    return tuple(
+        code for code in codes(question) if not any(_terms_in(each, [code]) for each in passages)
+    )
 
 
 def relevance(passages: Sequence[Passage], coverage: float) -> float:
@@ -119,8 +142,9 @@ def _similarities(passages: Sequence[Passage]) -> list[float]:
 
 def _terms_in(passage: Passage, terms: Sequence[str]) -> int:
     chunk = passage.chunk
-    text = "\n".join((chunk.document_name, *chunk.section_path, chunk.text)).lower()
-    return sum(term in text for term in terms)
+    text = "\n".join((chunk.document_name, *chunk.section_path, chunk.text))
+    text = unicodedata.normalize("NFKC", text).lower()
+    return sum(holds(text, term) for term in terms)
 
 
 def _shortened(text: str) -> str:

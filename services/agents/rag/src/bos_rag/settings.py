@@ -30,12 +30,12 @@ class RagSettings(AgentServiceSettings):
         "passage holds an exact term of the question; chosen for the shipped embedding model",
     )
     rerank_timeout_s: float = Field(
-        default=10.0,
+        default=20.0,
         gt=0,
         description="Timeout of reranking; after it passages keep the order of the search",
     )
     answer_timeout_s: float = Field(
-        default=30.0,
+        default=60.0,
         gt=0,
         description="Timeout of the model's answer; after it the best passages are quoted",
     )

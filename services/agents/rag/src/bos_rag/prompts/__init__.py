@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bos_agentkit import SETTLED, UNTRUSTED_NOTICE, format_dates, mark_untrusted
+from bos_chassis.values import render_value
 from bos_llm import Message, prompt_file, system, user
 from bos_rag.passages import PREVIEW_CHARS
 
@@ -22,6 +23,9 @@ _RANK = prompt_file(__name__, "rank")
 _ANSWER = prompt_file(__name__, "answer")
 _MAX_PASSAGE_CHARS = 6_000
 _MAX_NAME_CHARS = 200
+_MAX_INPUT_CHARS = 2_000
+SEARCH = frozenset({"query", "document_types", "topics", "section", "date_from", "date_to"})
+"""Inputs that say how to search; all others bring what earlier steps found."""
 
 
 def rank_messages(task: AgentTask, passages: Sequence[Passage]) -> list[Message]:
@@ -53,10 +57,21 @@ def _sections(task: AgentTask, passages: str) -> str:
         ("Question of the user", question if question != task.effective_task else ""),
         (SETTLED, task.settled if task.input.clarifications else ""),
         ("Dates", format_dates(task.input.context.fields, periods=False)),
+        ("Inputs from earlier steps", _inputs(task)),
         ("Passages", passages),
         ("Task", task.effective_task),
     )
     return "\n\n".join(f"### {heading}\n{body}" for heading, body in sections if body)
+
+
+def _inputs(task: AgentTask) -> str:
+    given = task.input.sub_task_input
+    lines = [
+        f"{name}: {render_value(given[name])[:_MAX_INPUT_CHARS]}"
+        for name in sorted(given)
+        if name not in SEARCH
+    ]
+    return mark_untrusted("\n".join(lines)) if lines else ""
 
 
 def _passage(number: int, passage: Passage, limit: int) -> str:
