@@ -1,19 +1,23 @@
 /**
- * Markdown of models, rendered without HTML and without anything that is fetched.
+ * Markdown of models, rendered without HTML and without anything that is fetched. Every character of an answer
+ * can be read: what looks like HTML is text, and one tilde strikes nothing through.
  *
  * There is no image element at all: an image's address would carry data to any host. A link shows
  * where it leads. A text is parsed block by block: while it grows only its last one is parsed again, and
  * when it is complete none.
  */
-import { createContext, memo, useContext, type ReactNode } from "react";
-import ReactMarkdown, { type Components } from "react-markdown";
+import { createContext, lazy, memo, Suspense, useContext, type ReactNode } from "react";
+import ReactMarkdown, { type Components, type ExtraProps } from "react-markdown";
+import remarkCjkFriendly from "remark-cjk-friendly";
 import remarkGfm from "remark-gfm";
 import remend from "remend";
 
 import { useText } from "../messages/useText";
 import { markdownBlocks } from "./blocks";
 import { remarkCitations } from "./citations";
+import { remarkFormulas, withoutFormulas } from "./formulas";
 import { linkTarget } from "./links";
+import { remarkLiteralHtml } from "./literalHtml";
 import styles from "./text.module.css";
 
 interface Props {
@@ -39,9 +43,19 @@ export function Markdown({ text, isGrowing = false, renderCitation }: Props) {
   );
 }
 
-const PLUGINS = [remarkGfm, remarkCitations];
+/** Loaded with the first formula; where that fails, its source is shown. */
+const Formula = lazy(() => import("./Formula").catch(() => ({ default: Source })));
 
-const Block = memo(function Block({ text }: { text: string }) {
+const PLUGINS: Parameters<typeof ReactMarkdown>[0]["remarkPlugins"] = [
+  [remarkGfm, { singleTilde: false }],
+  remarkCjkFriendly,
+  remarkLiteralHtml,
+  remarkFormulas,
+  remarkCitations,
+];
+
+/** One block; exported for tests. */
+export const Block = memo(function Block({ text }: { text: string }) {
   return (
     <ReactMarkdown
       skipHtml
@@ -49,12 +63,20 @@ const Block = memo(function Block({ text }: { text: string }) {
       urlTransform={(url) => linkTarget(url)?.href ?? ""}
       components={COMPONENTS}
     >
-      {text}
+      {withoutFormulas(text)}
     </ReactMarkdown>
   );
 });
 
-const COMPONENTS: Components = {
+const COMPONENTS = {
+  "math-source": ({ node }: ExtraProps) => {
+    const source = String(node?.properties["data-source"] ?? "");
+    return (
+      <Suspense fallback={<Source source={source} />}>
+        <Formula source={source} isDisplayed={node?.properties["data-display"] === "true"} />
+      </Suspense>
+    );
+  },
   cite: ({ node }) => <Cited number={Number(node?.properties["data-source"])} />,
   a: ({ href, children }) => <Link href={href}>{children}</Link>,
   img: ({ alt }) => <ImageText alt={alt} />,
@@ -70,7 +92,11 @@ const COMPONENTS: Components = {
   h4: ({ children }) => <h6>{children}</h6>,
   h5: ({ children }) => <h6>{children}</h6>,
   input: ({ checked }) => <span aria-hidden="true">{checked ? "☑ " : "☐ "}</span>,
-};
+} as Components;
+
+function Source({ source }: { source: string }) {
+  return <code>{source}</code>;
+}
 
 function Cited({ number }: { number: number }) {
   const shown = useContext(CitationContext)?.(number);

@@ -1,11 +1,6 @@
 /** `[n]` in an answer, made into nodes of their own: the n-th source, counted from 1, if there is one. */
 
-interface Node {
-  type: string;
-  value?: string;
-  children?: Node[];
-  data?: { hName: string; hProperties: Record<string, string> };
-}
+import type { Node } from "./literalHtml";
 
 const CITATION = /\[(\d{1,4})\]/g;
 
