@@ -125,6 +125,19 @@ async def test_error_of_a_tool_is_a_failed_step_in_plain_text(program: dict[str,
     assert outcome.result.tainted
 
 
+async def test_after_an_error_of_the_planned_call_the_model_goes_on(
+    program: dict[str, Any],
+) -> None:
+    replies = [
+        chosen(READ, "read_note", after="reports an error", name="plan"),
+        answered(READ, "Pumps are due", "Pumps are due on Friday."),
+    ]
+    async with specialist(program, replies) as notes:
+        outcome = await notes.ask(READ, "read_note", {"name": "gone"})
+    assert outcome.result.status == SUCCEEDED, outcome.result.error
+    assert outcome.result.answer == "Pumps are due on Friday."
+
+
 async def test_calls_of_a_step_have_a_limit(program: dict[str, Any]) -> None:
     replies = [READING[0], chosen(READ, "list_notes", after="Pumps are due")]
     async with specialist({**program, "max_calls": 2}, replies) as notes:

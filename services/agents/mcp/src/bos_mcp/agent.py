@@ -23,7 +23,13 @@ from bos_agentkit.foreign import CallFailed
 from bos_agentkit.programs.number_check import ungrounded_numbers
 from bos_agentkit.tools import REPEATABLE
 from bos_chassis.values import render_value
-from bos_errors import AgentErrorType, InvalidArgument
+from bos_errors import (
+    AgentErrorType,
+    FailedPrecondition,
+    Internal,
+    InvalidArgument,
+    Unavailable,
+)
 from bos_llm import NoReply
 from bos_mcp import prompts
 from bos_mcp.calls import MadeCall, last_result, outcome, plain_answer, sources_of
@@ -95,9 +101,9 @@ class McpAgent(Agent):
         self.connection.require_ready()
         tools = dict(self._tools)
         given = _given(task, tools)
-        if given is not None:
-            return await self._given_call(task, tools[task.input.tool_name], given)
         allowed = [tools[each.name] for each in task.tools.allowed if each.name in tools]
+        if given is not None:
+            return await self._given_call(task, allowed, tools[task.input.tool_name], given)
         if not allowed:
             raise AgentFailure(
                 AgentErrorType.PLANNING_DECLINED,
@@ -119,8 +125,11 @@ class McpAgent(Agent):
         result = await task.tools.perform(action)
         return await self._worded(task, [MadeCall(action.tool, _shown_arguments(action), result)])
 
-    async def _chosen(self, task: AgentTask, allowed: Sequence[ServerTool]) -> AgentResult:
-        made: list[MadeCall] = []
+    async def _chosen(
+        self, task: AgentTask, allowed: Sequence[ServerTool], *before: MadeCall
+    ) -> AgentResult:
+        """Calls that the model chooses, after those that were made ``before``."""
+        made = list(before)
         while len(made) < self._server.max_calls:
             messages = prompts.next_messages(task, allowed, made)
             reply = await needed_reply(task, self._model, messages, NextCall, no_model=_no_model)
@@ -147,13 +156,22 @@ class McpAgent(Agent):
         return await self._worded(task, made)
 
     async def _given_call(
-        self, task: AgentTask, tool: ServerTool, arguments: dict[str, Any]
+        self,
+        task: AgentTask,
+        allowed: Sequence[ServerTool],
+        tool: ServerTool,
+        arguments: dict[str, Any],
     ) -> AgentResult:
-        """Make or propose the call that the plan gives."""
+        """Make or propose the call that the plan gives; after an error of it the model goes on."""
         if not _is_free(task, tool):
             return self._proposed(task, [], tool, arguments, "")
-        result = await task.tools.call(tool.name, **arguments)
-        return await self._worded(task, [MadeCall(tool.name, arguments, result)])
+        call = await self._read(task, tool, arguments, "given by the plan")
+        if call.failure is not None:
+            try:
+                return await self._chosen(task, allowed, call)
+            except (AgentFailure, FailedPrecondition, Unavailable, Internal) as error:
+                raise call.failure from error
+        return await self._worded(task, [call])
 
     async def _read(
         self, task: AgentTask, tool: ServerTool, arguments: dict[str, Any], reason: str
