@@ -11,10 +11,8 @@ from bos_chassis.auth.callers import (
     RunTokenVerifier,
     StaticKey,
     authenticator_from,
-    current_principal,
     generate_keypair,
 )
-from bos_chassis.channels import translate_rpc_errors
 from bos_chassis.settings import AuthSettings
 from bos_errors import ConfigurationError, Unauthenticated
 
@@ -146,19 +144,3 @@ async def test_settings_make_the_authenticator() -> None:
     assert authenticator_from(AuthSettings(), "sql") is None
     both = authenticator_from(AuthSettings(static_key=KEY, run_token_public_keys=PUBLIC), "sql")
     assert await both.authenticate({"bos-run-token": mint()}) is not None
-
-
-async def test_anonymous_calls_are_refused_and_callers_identified(
-    start: Any, echo: Any, verifier: RunTokenVerifier
-) -> None:
-    async def who(request: Any, context: Any) -> Any:
-        return echo(text=str(getattr(current_principal(), "run_id", None)))
-
-    running = await start(put=who, auth=verifier)
-    with pytest.raises(Unauthenticated) as caught, translate_rpc_errors():
-        await running.stub.put(echo())
-    assert caught.value.reason == "CREDENTIAL_MISSING"
-    with pytest.raises(Unauthenticated), translate_rpc_errors():
-        await running.stub.put(echo(), metadata=(("bos-run-token", "forged"),))
-    reply = await running.stub.put(echo(), metadata=(("bos-run-token", mint()),))
-    assert reply.text == "r1"
