@@ -31,7 +31,6 @@ from bos_memory.service import serve
 from bos_memory.settings import MemorySettings
 from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory, model_settings
 from bos_testkit.scripted_model.replies import Fixture
-from bos_testkit.scripted_model.server import ScriptedModel
 
 ADA_KEY, EVE_KEY = "the-key-of-ada-0123", "the-key-of-eve-0123"
 PRIVATE_KEY, PUBLIC_KEY = generate_keypair()
@@ -44,7 +43,7 @@ class Caller:
 
     people: Any
     turns: Any
-    model: ScriptedModel | None
+    model: Any
     telemetry: Telemetry
     key: str = ""
     """Key of the user; empty if authentication is off."""
