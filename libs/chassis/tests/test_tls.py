@@ -47,13 +47,6 @@ async def call(stub_of: Any, echo: Any) -> Any:
         yield made
 
 
-async def test_services_of_one_authority_call_each_other(
-    start: Any, call: Any, authority: Authority
-) -> None:
-    running = await start(tls=authority.issue("gateway"))
-    assert (await call(running.server.address, authority.issue("sql"))).text == "hi"
-
-
 async def test_missing_foreign_or_expired_certificate_is_refused(
     start: Any, call: Any, authority: Authority, tmp_path: Path
 ) -> None:
