@@ -34,6 +34,9 @@ from bos_testkit.scripted_model.replies import Fixture
 
 ADA_KEY, EVE_KEY = "the-key-of-ada-0123", "the-key-of-eve-0123"
 PRIVATE_KEY, PUBLIC_KEY = generate_keypair()
+AS_ADA = AuthSettings.load(
+    static_key=ADA_KEY, static_key_user="ada", run_token_public_keys=PUBLIC_KEY
+)
 NOON = datetime(2026, 6, 15, 12, tzinfo=UTC)
 
 
