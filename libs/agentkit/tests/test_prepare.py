@@ -115,47 +115,38 @@ async def test_failed_prefetch_does_not_affect_the_agent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("claims", "allowed"),
+    ("method", "claims", "allowed"),
     [
-        (("asha", "run-1", ""), True),
-        (("asha", "run-2", ""), False),
-        (("asha", "run-1", "run-1/0/a"), False),
+        ("Prepare", ("asha", "run-1", ""), True),
+        ("Prepare", ("asha", "run-2", ""), False),
+        ("Prepare", ("asha", "run-1", "run-1/0/a"), False),
+        ("Execute", ("asha", "run-1", ""), False),
     ],
-    ids=["its run", "another run", "a step"],
+    ids=["its run", "another run", "a step", "for a step"],
 )
-async def test_run_token_must_be_of_the_run_and_of_no_step(
-    claims: tuple[str, str, str], allowed: bool
+async def test_run_token_of_the_run_and_of_no_step_is_for_prefetching(
+    method: str, claims: tuple[str, str, str], allowed: bool
 ) -> None:
     private, public = generate_keypair()
     agent = PreparingAgent()
     agent.release.set()
     token = RunTokenSigner(private).mint(*claims, ["preparing"], 30.0, use="step")
     headers = ((RUN_TOKEN_KEY, token),)
+    step = ExecuteRequest(input=AgentInput(task="go", metadata=FOR_RUN.metadata))
     async with (
         agent_server(agent, auth=AuthSettings(run_token_public_keys=public)) as address,
         grpc.aio.insecure_channel(address) as channel,
     ):
-        call = AgentServiceStub(channel).Prepare(FOR_RUN, metadata=headers, timeout=5)
+        stub = AgentServiceStub(channel)
+        if method == "Prepare":
+            call = stub.Prepare(FOR_RUN, metadata=headers, timeout=5)
+        else:
+            call = stub.Execute(step, metadata=headers, timeout=5).read()
         if allowed:
             await call
         else:
             assert isinstance(await refused(call), PermissionDenied)
     assert bool(agent.prepared) is allowed
-
-
-async def test_run_token_without_a_step_is_refused_for_steps() -> None:
-    private, public = generate_keypair()
-    agent = PreparingAgent()
-    token = RunTokenSigner(private).mint("asha", "run-1", "", ["preparing"], 30.0, use="step")
-    request = ExecuteRequest(input=AgentInput(task="go", metadata=FOR_RUN.metadata))
-    async with (
-        agent_server(agent, auth=AuthSettings(run_token_public_keys=public)) as address,
-        grpc.aio.insecure_channel(address) as channel,
-    ):
-        call = AgentServiceStub(channel).Execute(
-            request, metadata=((RUN_TOKEN_KEY, token),), timeout=5
-        )
-        assert isinstance(await refused(call.read()), PermissionDenied)
     assert not agent.inputs
 
 

@@ -11,10 +11,8 @@ from bos_chassis.auth.callers import (
     RunTokenVerifier,
     StaticKey,
     authenticator_from,
-    current_principal,
     generate_keypair,
 )
-from bos_chassis.channels import translate_rpc_errors
 from bos_chassis.settings import AuthSettings
 from bos_errors import ConfigurationError, Unauthenticated
 
@@ -23,9 +21,9 @@ KEY = "0123456789abcdef"
 SIGNER = RunTokenSigner(PRIVATE)
 
 
-def mint(signer: RunTokenSigner = SIGNER, **changes: Any) -> str:
+def mint(**changes: Any) -> str:
     given = {"user": "u1", "run": "r1", "step": "r1/0/s1", "audiences": ["sql"], "ttl_s": 60}
-    return signer.mint(**{**given, **changes})
+    return SIGNER.mint(**{**given, **changes})
 
 
 @pytest.fixture
@@ -54,23 +52,6 @@ def test_a_remembered_token_expires_as_well(
 
 def _expired(*args: Any, **kwargs: Any) -> Any:
     raise jwt.ExpiredSignatureError
-
-
-@pytest.mark.parametrize(
-    ("signer", "changes", "reason"),
-    [
-        (SIGNER, {"ttl_s": -60}, "RUN_TOKEN_EXPIRED"),
-        (SIGNER, {"audiences": ["sandbox"]}, "RUN_TOKEN_INVALID"),
-        (RunTokenSigner(generate_keypair()[0]), {}, "RUN_TOKEN_INVALID"),
-    ],
-    ids=["expired", "for another service", "of another signer"],
-)
-def test_token_is_refused(
-    verifier: RunTokenVerifier, signer: RunTokenSigner, changes: dict[str, Any], reason: str
-) -> None:
-    with pytest.raises(Unauthenticated) as caught:
-        verifier.verify(mint(signer, **changes))
-    assert caught.value.reason == reason
 
 
 def test_a_forged_token_under_a_known_key_id_is_refused(verifier: RunTokenVerifier) -> None:
@@ -146,19 +127,3 @@ async def test_settings_make_the_authenticator() -> None:
     assert authenticator_from(AuthSettings(), "sql") is None
     both = authenticator_from(AuthSettings(static_key=KEY, run_token_public_keys=PUBLIC), "sql")
     assert await both.authenticate({"bos-run-token": mint()}) is not None
-
-
-async def test_anonymous_calls_are_refused_and_callers_identified(
-    start: Any, echo: Any, verifier: RunTokenVerifier
-) -> None:
-    async def who(request: Any, context: Any) -> Any:
-        return echo(text=str(getattr(current_principal(), "run_id", None)))
-
-    running = await start(put=who, auth=verifier)
-    with pytest.raises(Unauthenticated) as caught, translate_rpc_errors():
-        await running.stub.put(echo())
-    assert caught.value.reason == "CREDENTIAL_MISSING"
-    with pytest.raises(Unauthenticated), translate_rpc_errors():
-        await running.stub.put(echo(), metadata=(("bos-run-token", "forged"),))
-    reply = await running.stub.put(echo(), metadata=(("bos-run-token", mint()),))
-    assert reply.text == "r1"

@@ -61,18 +61,14 @@ def http_address() -> Iterator[str]:
         thread.join()
 
 
-async def test_serving_service_passes(start: Any) -> None:
-    running = await start()
-    assert await asked(f"grpc://{running.server.address}") == 0
-
-
-async def test_service_that_does_not_serve_fails_and_says_so(
-    start: Any, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("served", "code", "said"), [(True, 0, ""), (False, 1, "NOT_SERVING\n")])
+async def test_service_passes_if_it_serves(
+    start: Any, capsys: pytest.CaptureFixture[str], served: bool, code: int, said: str
 ) -> None:
     running = await start()
-    await running.server.set_serving(False)
-    assert await asked(f"grpc://{running.server.address}") == 1
-    assert capsys.readouterr().err.endswith("NOT_SERVING\n")
+    await running.server.set_serving(served)
+    assert await asked(f"grpc://{running.server.address}") == code
+    assert capsys.readouterr().err.endswith(said)
 
 
 async def test_service_that_is_not_there_fails(capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,13 +92,10 @@ async def test_missing_certificates_fail(
     assert "ca.crt" in capsys.readouterr().err
 
 
-async def test_http_service_passes_with_200_alone(http_address: str) -> None:
+async def test_http_service_passes_with_200_alone_and_gets_the_key(http_address: str) -> None:
     assert await asked(f"{http_address}/healthz") == 0
     assert await asked(f"{http_address}/full") == 1
     assert await asked(f"http://127.0.0.1:{free_port()}/healthz") == 1
-
-
-async def test_key_is_presented(http_address: str) -> None:
     assert await asked(f"{http_address}/models", "--key", KEY) == 0
     assert await asked(f"{http_address}/models") == 1
 

@@ -17,32 +17,25 @@ import grpc
 import pytest
 
 from bos_chassis import process as chassis_process
-from bos_chassis.channels import translate_rpc_errors
 from bos_chassis.settings import ServerSettings, Settings, TelemetrySettings
 from bos_chassis.telemetry import Telemetry
 from bos_errors import ConfigurationError, Unavailable
-
-pytestmark = pytest.mark.process
 
 PROGRAM = """
 import bos_chassis
 import asyncio
 from contextlib import asynccontextmanager
-from pathlib import Path
 import grpc
 from bos_chassis.process import main
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
-from bos_errors import Unavailable
 
 async def echo(request, context):
     return request
 
 async def wait(request, context):
     print("entered", flush=True)
-    while not Path("finish").exists():
-        await asyncio.sleep(0.01)
-    return b"finished"
+    await asyncio.Event().wait()
 
 def add(_, server):
     handlers = {"Echo": grpc.unary_unary_rpc_method_handler(echo),
@@ -57,16 +50,8 @@ async def serve(settings, telemetry):
         yield server
     print("cleaned up", flush=True)
 
-class Settings(ServerSettings):
-    store_url: str = ""
-
-async def migrate(url):
-    print("migrated", url, flush=True)
-    if url == "away":
-        raise Unavailable("The store cannot be reached.")
-
 if __name__ == "__main__":
-    main("waiter", Settings, serve, migrate=migrate)
+    main("waiter", ServerSettings, serve)
 """
 
 Spawn = Callable[..., Awaitable[asyncio.subprocess.Process]]
@@ -79,11 +64,10 @@ async def spawn(tmp_path: Path) -> AsyncIterator[Spawn]:
     started: list[asyncio.subprocess.Process] = []
     found = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
 
-    async def start(*arguments: str, **env: str) -> asyncio.subprocess.Process:
+    async def start(**env: str) -> asyncio.subprocess.Process:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             str(program),
-            *arguments,
             env={**found, **env},
             cwd=tmp_path,
             stdout=asyncio.subprocess.PIPE,
@@ -108,48 +92,17 @@ async def _serving(process: asyncio.subprocess.Process) -> dict[str, Any]:
     return line
 
 
-async def test_sigterm_finishes_calls_in_flight_and_refuses_new_ones(
-    spawn: Spawn, tmp_path: Path
-) -> None:
-    process = await spawn(BOS_SERVER_GRACE_S="60")
-    serving = await _serving(process)
-    assert serving["event"] == "serving"
-    assert serving["service"] == "waiter"
-    assert serving["pid"] == process.pid
-    async with grpc.aio.insecure_channel(serving["address"]) as channel:
-        call = asyncio.ensure_future(channel.unary_unary("/test.Wait/Wait")(b""))
-        assert await _line(process) == "entered"
-        process.send_signal(signal.SIGTERM)
-        with pytest.raises(Unavailable), translate_rpc_errors():
-            await _until_refused(channel.unary_unary("/test.Wait/Echo"))
-        assert not call.done()
-        (tmp_path / "finish").touch()
-        assert await call == b"finished"
-    assert await _line(process) == "cleaned up"
-    assert await asyncio.wait_for(process.wait(), 60) == 0
-
-
-async def test_argument_migrate_serves_nothing(spawn: Spawn) -> None:
-    process = await spawn("migrate", BOS_SERVER_STORE_URL="postgresql://db/bos")
-    out, _ = await asyncio.wait_for(process.communicate(), 60)
-    assert (process.returncode, out) == (0, b"migrated postgresql://db/bos\n")
-
-
-async def test_migration_that_fails_fails_the_process_with_its_reason(spawn: Spawn) -> None:
-    process = await spawn("migrate", BOS_SERVER_STORE_URL="away")
-    out, err = await asyncio.wait_for(process.communicate(), 60)
-    assert (process.returncode, out) == (78, b"migrated away\n")
-    assert b"The store cannot be reached." in err
-
-
 async def _until_refused(method: Any) -> None:
     while True:
         await method(b"", timeout=60)
 
 
+@pytest.mark.process
 async def test_a_second_signal_exits_at_once(spawn: Spawn) -> None:
     process = await spawn(BOS_SERVER_GRACE_S="60")
     serving = await _serving(process)
+    assert serving["event"] == "serving"
+    assert (serving["service"], serving["pid"]) == ("waiter", process.pid)
     async with grpc.aio.insecure_channel(serving["address"]) as channel:
         call = asyncio.ensure_future(channel.unary_unary("/test.Wait/Wait")(b""))
         assert await _line(process) == "entered"
@@ -161,22 +114,13 @@ async def test_a_second_signal_exits_at_once(spawn: Spawn) -> None:
         call.cancel()
 
 
+@pytest.mark.process
 async def test_an_idle_service_ends_on_sigint(spawn: Spawn) -> None:
     process = await spawn()
     await _serving(process)
     process.send_signal(signal.SIGINT)
     assert await _line(process) == "cleaned up"
     assert await asyncio.wait_for(process.wait(), 60) == 0
-
-
-@pytest.mark.requirement("Q-03")
-async def test_unusable_settings_prevent_the_start_and_are_named(spawn: Spawn) -> None:
-    process = await spawn(BOS_SERVER_PORT="seventy")
-    out, err = await asyncio.wait_for(process.communicate(), 60)
-    assert process.returncode == 78
-    assert out == b""
-    assert b"BOS_SERVER_PORT" in err
-    assert b"Traceback" not in err
 
 
 class OwnTelemetry(Settings):
@@ -241,6 +185,7 @@ def test_loop_of_a_process_is_uvloop_unless_another_is_named() -> None:
     assert loops == ["uvloop", "asyncio"]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("imports", "loop"), [("import bos_chassis, grpc", "uvloop"), ("import grpc", "RuntimeError")]
 )
@@ -270,3 +215,44 @@ def test_failing_need_ends_process_before_it_serves(capfd: pytest.CaptureFixture
     assert run_main(OwnTelemetry, built.append, key=wrong) == chassis_process.EXIT_CONFIGURATION
     assert not built
     assert capfd.readouterr().err == "OwnTelemetry: BOS_AUTH_STATIC_KEY is too short\n"
+
+
+class WithStore(ServerSettings):
+    store_url: str = ""
+
+
+@pytest.mark.parametrize(
+    ("url", "code", "said"), [("here", 0, ""), ("away", 78, "The store cannot be reached.")]
+)
+def test_argument_migrate_serves_nothing_and_fails_with_the_reason(
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    url: str,
+    code: int,
+    said: str,
+) -> None:
+    async def migrate(url: str) -> None:
+        print("migrated", url)
+        if url == "away":
+            raise Unavailable("The store cannot be reached.")
+
+    monkeypatch.setattr(sys, "argv", ["waiter", "migrate"])
+    monkeypatch.setenv("BOS_SERVER_STORE_URL", url)
+    served: list[object] = []
+    assert run_main(WithStore, served.append, migrate=migrate) == code
+    out, err = capfd.readouterr()
+    assert (out, served) == (f"migrated {url}\n", [])
+    assert said in err
+
+
+@pytest.mark.requirement("Q-03")
+def test_unusable_settings_prevent_the_start_and_are_named(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BOS_SERVER_PORT", "seventy")
+    served: list[object] = []
+    assert run_main(ServerSettings, served.append) == chassis_process.EXIT_CONFIGURATION
+    out, err = capfd.readouterr()
+    assert (out, served) == ("", [])
+    assert "BOS_SERVER_PORT" in err
+    assert "Traceback" not in err

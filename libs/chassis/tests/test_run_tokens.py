@@ -105,14 +105,17 @@ def test_token_names_groups_and_attempt() -> None:
     ],
 )
 def test_claims_that_the_gateway_does_not_write_are_refused(changes: dict[str, Any]) -> None:
+    assert RunTokenVerifier([PUBLIC], "here").verify(changed())
+    with pytest.raises(Unauthenticated):
+        RunTokenVerifier([PUBLIC], "here").verify(changed(**changes))
+
+
+def changed(**changes: Any) -> str:
+    """A token of a step with other claims, signed by the gateway."""
     claims = jwt.decode(of_step("here"), options={"verify_signature": False})
     headers = jwt.get_unverified_header(of_step("here"))
     key: Any = load_pem_private_key(PRIVATE.encode(), None)
-    sound = jwt.encode(claims, key, algorithm="EdDSA", headers=headers)
-    assert RunTokenVerifier([PUBLIC], "here").verify(sound)
-    odd = jwt.encode({**claims, **changes}, key, algorithm="EdDSA", headers=headers)
-    with pytest.raises(Unauthenticated):
-        RunTokenVerifier([PUBLIC], "here").verify(odd)
+    return jwt.encode({**claims, **changes}, key, algorithm="EdDSA", headers=headers)
 
 
 def test_as_many_groups_as_there_may_be_fit_and_more_are_refused() -> None:
@@ -220,11 +223,7 @@ async def test_token_of_an_ended_step_is_refused_within_two_seconds(
 def test_gateways_clock_may_differ_by_two_seconds_and_no_more(
     seconds: dict[str, int], reason: str | None, stopped_clock: int
 ) -> None:
-    claims = jwt.decode(of_step("here"), options={"verify_signature": False})
-    claims |= {name: stopped_clock + each for name, each in seconds.items()}
-    key: Any = load_pem_private_key(PRIVATE.encode(), None)
-    headers = jwt.get_unverified_header(of_step("here"))
-    token = jwt.encode(claims, key, algorithm="EdDSA", headers=headers)
+    token = changed(**{name: stopped_clock + each for name, each in seconds.items()})
     if reason is None:
         assert RunTokenVerifier([PUBLIC], "here").verify(token).user_id == "ada"
         return

@@ -1,10 +1,7 @@
 import json
 import logging
 import socket
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
-import grpc
 import pytest
 from opentelemetry import trace
 from prometheus_client import CollectorRegistry
@@ -13,6 +10,7 @@ from bos_chassis.metrics import metrics_server
 from bos_chassis.settings import TelemetrySettings
 from bos_chassis.telemetry import Telemetry, setup_telemetry
 from bos_errors import ConfigurationError
+from bos_testkit.otlp.spans import span_receiver
 
 
 def _lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
@@ -75,44 +73,17 @@ def test_named_shares_registry_and_spans_but_not_the_name() -> None:
     assert one.logs[0]["service"] == "two"
 
 
-@pytest.fixture
-def collector() -> Iterator[tuple[str, list[bytes]]]:
-    """Endpoint of an OTLP collector, and the export requests it got."""
-    received: list[bytes] = []
-
-    def export(request: bytes, context: grpc.ServicerContext) -> bytes:
-        received.append(request)
-        return b""
-
-    server = grpc.server(ThreadPoolExecutor(1))
-    handlers = {"Export": grpc.unary_unary_rpc_method_handler(export)}
-    service = "opentelemetry.proto.collector.trace.v1.TraceService"
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    yield f"http://127.0.0.1:{port}", received
-    server.stop(None).wait()
-
-
-def test_pending_spans_are_exported_at_the_end(collector: tuple[str, list[bytes]]) -> None:
-    endpoint, received = collector
-    with setup_telemetry("sql", TelemetrySettings(otlp_endpoint=endpoint)) as telemetry:
-        telemetry.tracer.start_span("query").end()
-        telemetry.named("planner").tracer.start_span("plan").end()
-    exported = b"".join(received)
-    for text in (b"sql", b"query", b"planner", b"plan"):
-        assert text in exported
-
-
-async def test_flush_sends_what_waits_and_returns_whether_it_was_taken(
-    collector: tuple[str, list[bytes]],
-) -> None:
-    endpoint, received = collector
-    with setup_telemetry("sql", TelemetrySettings(otlp_endpoint=endpoint)) as telemetry:
-        telemetry.tracer.start_span("query").end()
-        assert await telemetry.flush(60)
-        assert b"query" in b"".join(received)
-        assert await telemetry.flush(60), "nothing waits"
+async def test_flush_and_the_end_export_what_waits() -> None:
+    with span_receiver() as receiver:
+        settings = TelemetrySettings(otlp_endpoint=receiver.endpoint)
+        with setup_telemetry("sql", settings) as telemetry:
+            telemetry.tracer.start_span("query").end()
+            assert await telemetry.flush(60)
+            assert [span.name for span in receiver.spans] == ["query"]
+            assert await telemetry.flush(60), "nothing waits"
+            telemetry.named("planner").tracer.start_span("plan").end()
+        exported = [(span.service, span.name) for span in receiver.spans]
+    assert exported == [("sql", "query"), ("planner", "plan")]
 
 
 async def test_flush_returns_false_when_the_collector_is_unreachable() -> None:
@@ -139,12 +110,11 @@ async def test_without_a_collector_there_is_nothing_to_flush() -> None:
 
 
 @pytest.mark.parametrize(("ratio", "recorded"), [(0, False), (1, True)])
-def test_the_sample_ratio_decides_on_new_traces(
-    ratio: float, recorded: bool, collector: tuple[str, list[bytes]]
-) -> None:
-    settings = TelemetrySettings(trace_sample_ratio=ratio, otlp_endpoint=collector[0])
-    with setup_telemetry("sql", settings) as telemetry:
-        assert telemetry.tracer.start_span("work").is_recording() is recorded
+def test_the_sample_ratio_decides_on_new_traces(ratio: float, recorded: bool) -> None:
+    with span_receiver() as receiver:
+        settings = TelemetrySettings(trace_sample_ratio=ratio, otlp_endpoint=receiver.endpoint)
+        with setup_telemetry("sql", settings) as telemetry:
+            assert telemetry.tracer.start_span("work").is_recording() is recorded
 
 
 def test_spans_are_not_recorded_without_an_exporter() -> None:

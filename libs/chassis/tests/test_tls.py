@@ -47,13 +47,6 @@ async def call(stub_of: Any, echo: Any) -> Any:
         yield made
 
 
-async def test_services_of_one_authority_call_each_other(
-    start: Any, call: Any, authority: Authority
-) -> None:
-    running = await start(tls=authority.issue("gateway"))
-    assert (await call(running.server.address, authority.issue("sql"))).text == "hi"
-
-
 async def test_missing_foreign_or_expired_certificate_is_refused(
     start: Any, call: Any, authority: Authority, tmp_path: Path
 ) -> None:
@@ -218,71 +211,52 @@ async def test_http_servers_and_clients_use_replaced_certificates_too(authority:
 
 
 @pytest.mark.parametrize(
-    ("caller", "use", "taken"),
+    ("caller", "use", "offered", "taken"),
     [
-        ("sql", "step", True),
-        ("mail", "step", False),
-        ("gateway", "service", True),
-        ("sql", "service", False),
+        ("sql", "step", {}, True),
+        ("mail", "step", {}, False),
+        ("gateway", "service", {}, True),
+        ("sql", "service", {}, False),
+        # A service may name who else shows one, or let any.
+        ("mcp_db", "passed on", {"shown_by": frozenset({"mcp_db"})}, True),
+        ("sql", "passed on", {"shown_by": frozenset({"mcp_db"})}, True),
+        ("mcp_db", "passed on", {"shown_by": frozenset()}, False),
+        ("mail", "passed on", {"shown_by": None}, True),
     ],
 )
 async def test_run_token_is_accepted_from_its_audience_alone(
-    start: Any, stub_of: Any, echo: Any, authority: Authority, caller: str, use: str, taken: bool
-) -> None:
-    private, public = generate_keypair()
-    signer = RunTokenSigner(private)
-    if use == "step":
-        token = signer.mint("ada", "r1", "r1/0/a", ["sql", "echo"], 600)
-        auth = RunTokenVerifier([public], "echo", "step")
-    else:
-        token = signer.mint("ada", "r1", "", ["echo"], 600)
-        auth = RunTokenVerifier([public], "echo", "service")
-    running = await start(tls=authority.issue("echo"), auth=auth)
-    plain = await start(auth=auth)
-    for server, tls in ((running.server, authority.issue(caller)), (plain.server, None)):
-        async with Channels(Telemetry.for_tests("caller"), tls=tls) as channels:
-            stub, refused = stub_of(channels.get(server.address)), ""
-            try:
-                with translate_rpc_errors(), run_token(token):
-                    await stub.get(echo(text="hi"), timeout=_TIMEOUT_S)
-            except Unauthenticated as error:
-                refused = error.reason
-        # Without a certificate there is no check.
-        assert refused == ("" if taken or tls is None else "RUN_TOKEN_INVALID")
-
-
-@pytest.mark.parametrize(
-    ("caller", "shown_by", "taken"),
-    [
-        ("mcp_db", frozenset({"mcp_db"}), True),
-        ("sql", frozenset({"mcp_db"}), True),
-        ("mcp_db", frozenset(), False),
-        ("mail", None, True),
-    ],
-)
-async def test_service_names_who_else_may_show_a_run_token(
     start: Any,
     stub_of: Any,
     echo: Any,
     authority: Authority,
     caller: str,
-    shown_by: frozenset[str] | None,
+    use: str,
+    offered: dict[str, Any],
     taken: bool,
 ) -> None:
     private, public = generate_keypair()
-    token = RunTokenSigner(private).mint("ada", "r1", "r1/0/a", ["sql", "mcp_db", "echo"], 600)
-    offered = {"auth": RunTokenVerifier([public], "echo"), "shown_by": shown_by}
-    running = await start(tls=authority.issue("echo"), offered=offered)
-    refused = ""
-    async with Channels(Telemetry.for_tests("caller"), tls=authority.issue(caller)) as channels:
-        try:
-            with translate_rpc_errors(), run_token(token):
-                await stub_of(channels.get(running.server.address)).get(
-                    echo(text="hi"), timeout=_TIMEOUT_S
-                )
-        except Unauthenticated as error:
-            refused = error.reason
-    assert refused == ("" if taken else "RUN_TOKEN_INVALID")
+    step, audiences, accepts = {
+        "step": ("r1/0/a", ["sql", "echo"], ("step",)),
+        "service": ("", ["echo"], ("service",)),
+        "passed on": ("r1/0/a", ["sql", "mcp_db", "echo"], ()),
+    }[use]
+    token = RunTokenSigner(private).mint("ada", "r1", step, audiences, 600)
+    auth: Any = RunTokenVerifier([public], "echo", *accepts)
+    given = {"offered": {"auth": auth, **offered}} if offered else {"auth": auth}
+    running = await start(tls=authority.issue("echo"), **given)
+    plain = await start(**given)
+    for server, tls in ((running.server, authority.issue(caller)), (plain.server, None)):
+        refused = ""
+        async with Channels(Telemetry.for_tests("caller"), tls=tls) as channels:
+            try:
+                with translate_rpc_errors(), run_token(token):
+                    await stub_of(channels.get(server.address)).get(
+                        echo(text="hi"), timeout=_TIMEOUT_S
+                    )
+            except Unauthenticated as error:
+                refused = error.reason
+        # Without a certificate there is no check.
+        assert refused == ("" if taken or tls is None else "RUN_TOKEN_INVALID")
 
 
 async def _shown_by(server: Any, calling: TlsSettings) -> bytes:

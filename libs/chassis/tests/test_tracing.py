@@ -228,23 +228,25 @@ async def test_health_and_lifespan_have_no_spans(scope: dict[str, str]) -> None:
 # SQL
 
 
-def test_statement_has_a_span_with_its_first_word_alone() -> None:
+def recorded(text: str, took_s: float = 0, error: Exception | None = None) -> list[ReadableSpan]:
+    """Spans of a statement and of the work around it."""
     telemetry = Telemetry.for_tests()
-    with telemetry.tracer.start_as_current_span("work") as work:
-        record_query(telemetry, "postgresql", "select secret from t where id = 'x'", 0.25)
-    span, _ = telemetry.spans
+    with telemetry.tracer.start_as_current_span("work"):
+        record_query(telemetry, "postgresql", text, took_s, error)
+    return telemetry.spans
+
+
+def test_statement_has_a_span_with_its_first_word_alone() -> None:
+    span, work = recorded("select secret from t where id = 'x'", 0.25)
     assert span.name == "SELECT"
-    assert parent_of(span).span_id == work.get_span_context().span_id
+    assert parent_of(span).span_id == work.context.span_id
     assert span.attributes == {"db.system.name": "postgresql", "db.operation.name": "SELECT"}
     assert span.end_time - span.start_time == 250_000_000
     assert "secret" not in span.to_json()
 
 
 def test_a_statement_that_failed_says_with_what() -> None:
-    telemetry = Telemetry.for_tests()
-    with telemetry.tracer.start_as_current_span("work"):
-        record_query(telemetry, "postgresql", "UPDATE t", 0, ZeroDivisionError("row of Ada"))
-    span, _ = telemetry.spans
+    span, _ = recorded("UPDATE t", error=ZeroDivisionError("row of Ada"))
     assert span.attributes["error.type"] == "ZeroDivisionError"
     assert not span.status.is_ok
     assert "Ada" not in span.to_json()
@@ -255,10 +257,7 @@ def test_a_statement_that_failed_says_with_what() -> None:
     [(" \n", "QUERY"), (";", "QUERY"), ("begin;", "BEGIN"), ("x" * 99, "X" * 20)],
 )
 def test_any_statement_has_a_short_name(text: str, name: str) -> None:
-    telemetry = Telemetry.for_tests()
-    with telemetry.tracer.start_as_current_span("work"):
-        record_query(telemetry, "postgresql", text, 0)
-    assert telemetry.spans[0].name == name
+    assert recorded(text)[0].name == name
 
 
 def test_statements_outside_of_recorded_spans_have_none() -> None:

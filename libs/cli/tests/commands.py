@@ -4,7 +4,7 @@ import asyncio
 import os
 import pty
 import sys
-from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
+from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -65,20 +65,16 @@ async def begin(gateway: Any, *arguments: str, env: Any = None, **options: Any) 
     )
 
 
-async def bos(gateway: Any, *arguments: str, env: Any = None) -> Finished:
-    """Run the program to its end."""
-    process = await begin(gateway, *arguments, env=env)
-    out, err = await process.communicate()
-    return Finished(process.returncode, out.decode(), err.decode())
+async def bos(gateway: Any, *arguments: str) -> Finished:
+    """Run a command in this process, without a terminal."""
+    done = await invoke(gateway.address, *arguments)
+    return Finished(done.exit_code, done.stdout, done.stderr)
 
 
-async def bos_with_input(text: str, *arguments: str, env: Any, **options: Any) -> tuple[int, str]:
-    """Run the program in this environment alone; its exit code, and all that it says."""
-    process = await asyncio.create_subprocess_exec(
-        BOS, *arguments, env=env, stdin=PIPE, stdout=PIPE, stderr=STDOUT, **options
-    )
-    out, _ = await process.communicate(text.encode())
-    return process.returncode, out.decode()
+async def bos_with_input(text: str, *arguments: str, env: Any) -> tuple[int, str]:
+    """Run a command in this process with these variables; its exit code, and all that it says."""
+    done = await asyncio.to_thread(CliRunner().invoke, main, arguments, input=text, env=env)
+    return done.exit_code, done.output
 
 
 async def at_terminal(

@@ -27,8 +27,6 @@ from bos_testkit.scripted_gateway import RUN_ID, Gateway, story
 
 from .commands import at_terminal, bos, serving
 
-pytestmark = pytest.mark.process
-
 APPROVE = ApprovalDecision.APPROVAL_DECISION_APPROVE
 DENY = ApprovalDecision.APPROVAL_DECISION_DENY
 ACTION = ProposedAction(tool="send_email", summary="Send “Offer” to ada@example.com")
@@ -151,6 +149,7 @@ async def test_commands_decide_once(
     assert gateway.desk.responses == [response]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("typed", "responses"),
     [

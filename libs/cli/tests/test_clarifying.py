@@ -14,8 +14,6 @@ from bos_testkit.scripted_gateway import RUN_ID, Gateway, Starter, response, sto
 
 from .commands import Finished, at_terminal, bos
 
-pytestmark = pytest.mark.process
-
 QUESTION = "How is my value shifting?"
 PROMPT = "Enter to leave it open: "
 
@@ -58,6 +56,7 @@ async def settled(gateway: Gateway, *lines: str) -> Finished:
     return await at_terminal(gateway, "ask", QUESTION, "--trace", answer=typing(*lines))
 
 
+@pytest.mark.process
 async def test_question_back_is_settled_at_the_terminal(gateway: UnclearGateway) -> None:
     done = await settled(gateway, "2", "UTC days")
 
@@ -84,11 +83,13 @@ async def test_a_question_cannot_command_the_terminal(
     assert "\x1b" not in shown
 
 
+@pytest.mark.process
 async def test_what_is_left_open_is_not_in_the_reply(gateway: UnclearGateway) -> None:
     assert (await settled(gateway, "", "UTC")).code == 0
     assert [each.question for each in gateway.asked] == [QUESTION, "Which days? UTC"]
 
 
+@pytest.mark.process
 async def test_nothing_settled_sends_nothing(gateway: UnclearGateway) -> None:
     done = await settled(gateway, "", "")
     assert done.code == 4

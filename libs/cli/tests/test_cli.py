@@ -1,6 +1,5 @@
-"""The command line as a process of its own, against a gateway on a real port."""
+"""The command line against a gateway on a real port."""
 
-import asyncio
 import fcntl
 import json
 import os
@@ -20,8 +19,6 @@ from bos_errors import BosError, InvalidArgument, ResourceExhausted, Unavailable
 from bos_testkit.scripted_gateway import RUN_ID, Gateway, response, story
 
 from .commands import begin, bos
-
-pytestmark = pytest.mark.process
 
 
 @pytest.mark.requirement("A-02")
@@ -123,6 +120,7 @@ async def test_other_exit_codes(gateway: Gateway, error: BosError, code: int, sa
     assert said in done.err
 
 
+@pytest.mark.process
 async def test_ctrl_c_leaves_the_run_going(gateway: Gateway) -> None:
     gateway.holds_after = 4
     process = await begin(gateway, "ask", "Who leads?")
@@ -139,13 +137,11 @@ async def test_ctrl_c_leaves_the_run_going(gateway: Gateway) -> None:
 
 
 async def test_runs_agents_and_plan(gateway: Gateway) -> None:
-    listed, shown, cancelled, agents, plan = await asyncio.gather(
-        bos(gateway, "runs", "list", "--status", "partially-succeeded"),
-        bos(gateway, "runs", "show", RUN_ID),
-        bos(gateway, "runs", "cancel", RUN_ID, "--reason", "enough"),
-        bos(gateway, "agents"),
-        bos(gateway, "plan", "Who leads?", "--model", "large"),
-    )
+    listed = await bos(gateway, "runs", "list", "--status", "partially-succeeded")
+    shown = await bos(gateway, "runs", "show", RUN_ID)
+    cancelled = await bos(gateway, "runs", "cancel", RUN_ID, "--reason", "enough")
+    agents = await bos(gateway, "agents")
+    plan = await bos(gateway, "plan", "Who leads?", "--model", "large")
 
     assert [done.code for done in (listed, shown, cancelled, agents, plan)] == [0] * 5
     assert "Who leads?" in listed.out
@@ -165,11 +161,9 @@ async def test_runs_agents_and_plan(gateway: Gateway) -> None:
 
 async def test_watch_follows_a_run_and_shows_its_outcome(gateway: Gateway) -> None:
     gateway.breaks_after = [2]
-    whole, rest, unknown = await asyncio.gather(
-        bos(gateway, "runs", "watch", RUN_ID),
-        bos(gateway, "runs", "watch", RUN_ID, "--after", "11", "--json"),
-        bos(gateway, "runs", "watch", "another"),
-    )
+    whole = await bos(gateway, "runs", "watch", RUN_ID)
+    rest = await bos(gateway, "runs", "watch", RUN_ID, "--after", "11", "--json")
+    unknown = await bos(gateway, "runs", "watch", "another")
     assert whole.code == 0
     assert "✔ find" in whole.out
     assert json.loads(rest.out)["run_id"] == RUN_ID

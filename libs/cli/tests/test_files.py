@@ -14,8 +14,6 @@ from bos_testkit.scripted_gateway import RUN_ID, Gateway, response, story
 
 from .commands import bos as run_bos
 
-pytestmark = pytest.mark.process
-
 PICTURE, ROWS = b"\x89PNG picture", b"a,b\n1,2\n"
 
 

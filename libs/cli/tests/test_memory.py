@@ -1,9 +1,7 @@
 """Conversations and memory from the command line, against a memory service that is a double."""
 
-import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,8 +24,6 @@ from bos_errors import NotFound
 from bos_testkit.scripted_gateway import KEY
 
 from .commands import bos_with_input, serving
-
-pytestmark = pytest.mark.process
 
 
 @dataclass
@@ -96,16 +92,14 @@ async def memory() -> AsyncIterator[Memory]:
         yield served
 
 
-async def test_memory_is_shown_and_forgotten(tmp_path: Path, memory: Memory) -> None:
+async def test_memory_is_shown_and_forgotten(memory: Memory) -> None:
     async def bos(*arguments: str) -> tuple[int, str]:
         environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(tmp_path),
             "BOS_TARGET": "127.0.0.1:1",
             "BOS_MEMORY_TARGET": memory.address,
             "BOS_API_KEY": KEY,
         }
-        return await bos_with_input("n\n", *arguments, env=environment, cwd=tmp_path)
+        return await bos_with_input("n\n", *arguments, env=environment)
 
     assert await bos("memory", "show") == (0, "Name: Ada\n")
     memory.known.tainted = True

@@ -1,6 +1,5 @@
 """`bos` over TLS: whom it believes, what it shows, and what it never sends in plain text."""
 
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from bos_testkit.scripted_gateway import KEY, Gateway
 
 from .commands import bos_with_input, serving
 
-pytestmark = [pytest.mark.security, pytest.mark.process]
+pytestmark = pytest.mark.security
 
 
 class Accounts(IdentityServiceServicer):
@@ -78,10 +77,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def bos(*arguments: str, said: str = "", **variables: str) -> tuple[int, str]:
     """Run the program; its exit code, and all that it says."""
-    kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
-    home = {"XDG_CONFIG_HOME": os.environ["XDG_CONFIG_HOME"]}
-    environment = {**kept, **home, **variables}
-    return await bos_with_input(said, *arguments, env=environment)
+    return await bos_with_input(said, *arguments, env=variables)
 
 
 async def test_ask_and_sign_in_over_tls(place: Start) -> None:

@@ -1,7 +1,5 @@
 """Endpoints that are down, slow, or loading: how often they are asked."""
 
-import asyncio
-
 import pytest
 from aiohttp import web
 from pydantic import BaseModel
@@ -155,10 +153,3 @@ async def test_loading_model_is_waited_for_without_calls(rig: Rig) -> None:
         assert (await model.text(HELLO)).text == "hi"
     assert (looks, calls) == (4, 2)
     assert rig.slept == [1.0, 1.0, 1.0]
-
-
-async def test_calls_side_by_side_do_not_open_it_for_one_another(rig: Rig) -> None:
-    rig.server.knobs.fail_next(6, status=500)
-    model = await rig.model()
-    replies = await asyncio.gather(*(model.text(HELLO) for _ in range(30)))
-    assert len(replies) == 30

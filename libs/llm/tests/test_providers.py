@@ -131,6 +131,7 @@ def test_agents_have_parameters_of_their_own(monkeypatch: pytest.MonkeyPatch) ->
         ("SQL_MAX_REPLY_TOKENS", "0"),
         ("SQL_EXTRA_BODY", "{"),
         ("SQL_EXTRA_BODY", '{"messages": []}'),
+        ("BOS_MODEL_EXTRA_BODY", '{"messages": []}'),
         ("SQL_TEMPERATURE", "3"),
         ("SQL_TEMPERATURE", "hot"),
         ("BOS_MODEL_TEMPERATURE", "-1"),
@@ -144,11 +145,6 @@ def test_a_wrong_parameter_names_its_variable(
     monkeypatch.setenv(variable, value)
     with pytest.raises(ConfigurationError, match=variable):
         ModelSettings.load().get_agent_model_config("sql")
-
-
-def test_extra_parameters_cannot_replace_what_a_call_is_made_of() -> None:
-    with pytest.raises(ConfigurationError, match="messages"):
-        ModelSettings.load(extra_body={"messages": []})
 
 
 def test_unknown_provider_is_compatible_endpoint_of_that_name() -> None:

@@ -1,6 +1,7 @@
 import asyncio
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -25,6 +26,26 @@ OWNER = """
         print(server.pid, server._running._supervisor.pid, server.dsn(), flush=True)
         sys.stdin.read()
 """
+
+
+@pytest.fixture(scope="module")
+def initialised(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with a cluster that was started once."""
+    folder = tmp_path_factory.mktemp("initialised") / "data"
+    with EmbeddedPostgres(folder):
+        pass
+    yield folder
+    EmbeddedPostgres(folder).delete_data()
+
+
+@pytest.fixture
+def folder(initialised: Path, tmp_path: Path) -> Path:
+    """A copy of it, or an empty folder where its data lies elsewhere."""
+    copy = tmp_path / "data"
+    if not (initialised / "relocated").is_symlink():
+        ignored = shutil.ignore_patterns("lock", "socket", "server.log")
+        shutil.copytree(initialised, copy, symlinks=True, ignore=ignored)
+    return copy
 
 
 @pytest.fixture(autouse=True)
@@ -73,8 +94,10 @@ def kill_owner(process: subprocess.Popen[str]) -> None:
         process.kill()
 
 
-async def test_settings_of_the_cluster(tmp_path: Path) -> None:
-    async with EmbeddedPostgres(tmp_path) as server:
+async def test_settings_of_a_cluster_whose_long_path_gets_a_short_socket_folder(
+    tmp_path: Path,
+) -> None:
+    async with EmbeddedPostgres(tmp_path / ("long" * 30)) as server:
         row = """SELECT array[current_setting('server_encoding'), datlocale,
             current_setting('fsync'), current_setting('data_checksums'),
             current_setting('max_connections'), current_setting('password_encryption')]
@@ -87,10 +110,14 @@ async def test_settings_of_the_cluster(tmp_path: Path) -> None:
         with pytest.raises(ConfigurationError, match="port"):
             server.tcp_dsn()
         await execute(server.dsn(), "CREATE EXTENSION pg_trgm; CREATE EXTENSION vector")
+        folder = server._socket_dir
+        assert folder.stat().st_mode & 0o077 == 0
+    # Where the server has to run as nobody, its home has a short path and keeps the folder.
+    assert not folder.exists() or folder.parent == server._home
 
 
-async def test_socket_and_tcp_both_want_the_password(tmp_path: Path) -> None:
-    async with EmbeddedPostgres(tmp_path, port=0) as server:
+async def test_socket_and_tcp_both_want_the_password(folder: Path) -> None:
+    async with EmbeddedPostgres(folder, port=0) as server:
         for dsn in (server.dsn(), server.tcp_dsn()):
             assert await value(dsn, "SELECT 1") == 1
             with pytest.raises(ConfigurationError, match="refuses") as refused:
@@ -98,30 +125,21 @@ async def test_socket_and_tcp_both_want_the_password(tmp_path: Path) -> None:
             assert "guess" not in str(refused.value)
         assert server.port is not None
     for name in ("password", "lock", "server.log"):
-        assert (tmp_path / name).stat().st_mode & 0o077 == 0
+        assert (folder / name).stat().st_mode & 0o077 == 0
 
 
-async def test_a_taken_port_is_named(tmp_path: Path) -> None:
+async def test_a_taken_port_is_named(folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(ConfigurationError, match=str(tmp_path)):
-            async with EmbeddedPostgres(tmp_path, port=port):
+        with pytest.raises(ConfigurationError, match=str(folder)):
+            async with EmbeddedPostgres(folder, port=port):
                 pass
-    async with EmbeddedPostgres(tmp_path, port=port) as server:
+    async with EmbeddedPostgres(folder, port=port) as server:
         assert server.port == port
 
 
-async def test_long_path_gets_a_short_socket_folder(tmp_path: Path) -> None:
-    async with EmbeddedPostgres(tmp_path / ("long" * 30)) as server:
-        folder = server._socket_dir
-        assert folder.stat().st_mode & 0o077 == 0
-        assert await value(server.dsn(), "SELECT 1") == 1
-    # Where the server has to run as nobody, its home has a short path and keeps the folder.
-    assert not folder.exists() or folder.parent == server._home
-
-
-async def test_a_killed_server_is_recovered_at_the_next_start(tmp_path: Path) -> None:
-    server = EmbeddedPostgres(tmp_path)
+async def test_a_killed_server_is_recovered_at_the_next_start(folder: Path) -> None:
+    server = EmbeddedPostgres(folder)
     async with server:
         await execute(server.dsn(), "CREATE TABLE kept AS SELECT 42 AS answer")
         os.kill(server.pid, signal.SIGKILL)
@@ -130,47 +148,40 @@ async def test_a_killed_server_is_recovered_at_the_next_start(tmp_path: Path) ->
         assert await value(server.dsn(), "SELECT answer FROM kept") == 42
 
 
-async def test_the_server_ends_with_a_killed_owner(tmp_path: Path) -> None:
-    process, postmaster, _, dsn = owner(tmp_path)
+@pytest.mark.parametrize("supervised", [True, False])
+async def test_the_server_ends_with_a_killed_owner(folder: Path, supervised: bool) -> None:
+    process, postmaster, supervisor, dsn = owner(folder)
     await execute(dsn, "CREATE TABLE kept AS SELECT 42 AS answer")
+    if not supervised:
+        os.kill(supervisor, signal.SIGKILL)
     kill_owner(process)
-    async with EmbeddedPostgres(tmp_path) as server:  # does not wait for us to notice the end
+    async with EmbeddedPostgres(folder) as server:  # does not wait for us to notice the end
         wait_until_gone(postmaster)
         assert await value(server.dsn(), "SELECT answer FROM kept") == 42
 
 
-async def test_the_server_ends_with_a_killed_supervisor(tmp_path: Path) -> None:
-    process, postmaster, supervisor, dsn = owner(tmp_path)
-    await execute(dsn, "CREATE TABLE kept AS SELECT 42 AS answer")
-    os.kill(supervisor, signal.SIGKILL)
-    kill_owner(process)
-    async with EmbeddedPostgres(tmp_path) as server:
-        wait_until_gone(postmaster)
-        assert await value(server.dsn(), "SELECT answer FROM kept") == 42
-
-
-async def test_a_folder_in_use_by_a_live_process_is_refused(tmp_path: Path) -> None:
-    process, _, _, dsn = owner(tmp_path)
+async def test_a_folder_in_use_by_a_live_process_is_refused(folder: Path) -> None:
+    process, _, _, dsn = owner(folder)
     with process:
         with pytest.raises(ConfigurationError, match=f"in use by process {process.pid}"):
-            EmbeddedPostgres(tmp_path).start()
+            EmbeddedPostgres(folder).start()
         with pytest.raises(ConfigurationError, match="in use"):
-            EmbeddedPostgres(tmp_path).delete_data()
+            EmbeddedPostgres(folder).delete_data()
         assert await value(dsn, "SELECT 1") == 1
         process.stdin.close()
     assert process.returncode == 0
 
 
-async def test_a_server_started_by_other_means_is_refused(tmp_path: Path) -> None:
-    async with EmbeddedPostgres(tmp_path) as server:
-        (tmp_path / "lock").unlink()
+async def test_a_server_started_by_other_means_is_refused(folder: Path) -> None:
+    async with EmbeddedPostgres(folder) as server:
+        (folder / "lock").unlink()
         with pytest.raises(ConfigurationError, match=rf"Another PostgreSQL \(process {server.pid}"):
-            EmbeddedPostgres(tmp_path).start()
+            EmbeddedPostgres(folder).start()
         assert await value(server.dsn(), "SELECT 1") == 1
 
 
-async def test_stale_pid_file_of_another_process_is_ignored(tmp_path: Path) -> None:
-    server = EmbeddedPostgres(tmp_path)
+async def test_stale_pid_file_of_another_process_is_ignored(folder: Path) -> None:
+    server = EmbeddedPostgres(folder)
     async with server:
         path = server._cluster / "postmaster.pid"
         pid_file = path.read_text()
@@ -220,12 +231,12 @@ async def test_a_cancelled_start_leaves_no_server(tmp_path: Path) -> None:
         assert await value(other.dsn(), "SELECT 1") == 1
 
 
-async def test_stop_disconnects_clients_and_delete_removes_data(tmp_path: Path) -> None:
-    server = EmbeddedPostgres(tmp_path / "data")
+async def test_stop_disconnects_clients_and_delete_removes_data(folder: Path) -> None:
+    server = EmbeddedPostgres(folder)
     async with server, connect(server.dsn()) as connection:
         await connection.execute("BEGIN; CREATE TABLE never_committed ()")
         await asyncio.to_thread(server.stop)
         assert connection.is_closed()
     server.delete_data()
     server.delete_data()
-    assert not (tmp_path / "data").exists()
+    assert folder.name not in os.listdir(folder.parent)

@@ -55,7 +55,6 @@ class HonestAgent(Agent):
         side_effect=SideEffectClass.SIDE_EFFECT_CLASS_IRREVERSIBLE,
     )
     async def leave_mark(self, label: str) -> dict[str, Any]:
-        """The mark."""
         MARKS.append(label)
         return {"label": label}
 
@@ -68,7 +67,6 @@ class HonestAgent(Agent):
     )
 
     async def execute(self, task: AgentTask) -> AgentResult:
-        """What the model says, or a mark."""
         said = await self.ask(task)
         if task.input.tool_name == "leave_mark":
             await task.tools.call("leave_mark", label="here")
@@ -77,12 +75,10 @@ class HonestAgent(Agent):
     role = UNTRUSTED_NOTICE
 
     def prompt(self, task: AgentTask) -> str:
-        """What the model is asked."""
         sections = [*task.user_sections, ("Task", "Say a word.")]
         return "\n\n".join(f"### {heading}\n{body}" for heading, body in sections)
 
     async def ask(self, task: AgentTask) -> str:
-        """One call of the model."""
         completion = await self.model.text([system(self.role), user(self.prompt(task))])
         task.usage.add(completion.usage)
         task.trace.message("asked")

@@ -28,7 +28,7 @@ def test_concurrent_processes_draw_different_ports() -> None:
                     stdout=subprocess.PIPE,
                 )
             )
-            for _ in range(24)
+            for _ in range(5)
         ]
         drawn = []
         for drawer in drawers:

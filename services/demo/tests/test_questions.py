@@ -36,16 +36,6 @@ def test_there_are_enough_questions_of_each_kind() -> None:
     } <= shapes
 
 
-def test_questions_named_by_the_specification_exist() -> None:
-    asked = {question.question: question for question in QUESTIONS}
-    assert asked["List all tables in the database"].agents == ("sql",)
-    top = asked[
-        "Which five customers brought the most revenue last quarter, "
-        "and what share of the total is that?"
-    ]
-    assert top.agents == ("sql", "computation")
-
-
 def test_ids_are_unique() -> None:
     assert len({question.id for question in QUESTIONS}) == len(QUESTIONS)
     for question in QUESTIONS:

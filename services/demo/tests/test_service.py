@@ -37,8 +37,8 @@ def _ask(demo: Demo, question: str, schema: str) -> Any:
         return json.load(response)["choices"][0]["message"]
 
 
-async def test_demo_serves_company_and_model(postgres_dsn: str, tmp_path: Path) -> None:
-    settings = DemoSettings.load(database_url=postgres_dsn, sqlite_path=tmp_path / "company.sqlite")
+async def test_demo_serves_company_and_model(company_dsn: str, tmp_path: Path) -> None:
+    settings = DemoSettings.load(database_url=company_dsn, sqlite_path=tmp_path / "company.sqlite")
     async with serve(settings, Telemetry.for_tests()) as demo:
         message = await asyncio.to_thread(
             _ask, demo, "List all tables in the database", "PlannerReply"
@@ -49,7 +49,7 @@ async def test_demo_serves_company_and_model(postgres_dsn: str, tmp_path: Path) 
         assert json.loads(unknown["content"])["steps"] == []
         unknown = await asyncio.to_thread(_ask, demo, "Who will win the cup?", "GeneratedSql")
         assert unknown["refusal"]
-        assert demo.database_dsn == postgres_dsn
+        assert demo.database_dsn == company_dsn
         assert demo.database_schema == "company"
         assert demo.today == DEFAULT_TODAY
         assert demo.allowed_tables == table_names()
@@ -65,9 +65,9 @@ def test_model_may_listen_on_the_network_with_a_key() -> None:
         require_key("0.0.0.0", known=False)
 
 
-async def test_model_demands_its_key(postgres_dsn: str) -> None:
+async def test_model_demands_its_key(company_dsn: str) -> None:
     key = "of-the-demo-alone"
-    settings = DemoSettings.load(database_url=postgres_dsn, model_key=key)
+    settings = DemoSettings.load(database_url=company_dsn, model_key=key)
     async with serve(settings, Telemetry.for_tests()) as demo:
 
         def status(given: str) -> int:
@@ -163,8 +163,8 @@ def test_other_calls_get_none(schema: str | None, prompt: str, nearest: NearestQ
     assert nearest.reply(schema, prompt) is None
 
 
-async def test_model_does_not_listen_on_the_network(postgres_dsn: str) -> None:
-    settings = DemoSettings.load(database_url=postgres_dsn, model_host="0.0.0.0")
+async def test_model_does_not_listen_on_the_network(company_dsn: str) -> None:
+    settings = DemoSettings.load(database_url=company_dsn, model_host="0.0.0.0")
     with pytest.raises(ConfigurationError):
         async with serve(settings, Telemetry.for_tests()):
             pass

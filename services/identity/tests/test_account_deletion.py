@@ -11,18 +11,11 @@ from typing import Any
 import pytest
 from identity_harness import KEY, REST, Caller, Starter, refused, until
 
-import bos.identity.v1 as contracts
 from bos.account.v1 import (
     AccountDataServiceServicer,
     EraseAccountDataResponse,
     ExportAccountDataResponse,
     add_AccountDataServiceServicer_to_server,
-)
-from bos.identity.v1 import (
-    DeleteAccountRequest,
-    ReactivateUserRequest,
-    SetUserGroupsRequest,
-    SetUserRolesRequest,
 )
 from bos_chassis.auth.account_data import ERASE, HOLDERS, SERVICE_NAME, account_to
 from bos_chassis.auth.callers import AUTHORIZATION_KEY
@@ -156,16 +149,15 @@ async def test_an_account_being_deleted_cannot_be_used_or_restored(harness: Harn
     await refused(harness.identity.refresh(opened.tokens.refresh_token))
     await refused(harness.identity.me(opened.tokens.access_token))
     await refused(harness.identity.do("ExchangeApiKey", api_key=key.secret))
-    request: Any = ReactivateUserRequest(user_id=ada.user_id)
     with pytest.raises(FailedPrecondition) as error:
-        await harness.identity.call("ReactivateUser", request, harness.root)
+        await harness.identity.do("ReactivateUser", harness.root, user_id=ada.user_id)
     assert error.value.reason == "USER_DELETING"
-    for method, request in (
-        ("SetUserRoles", SetUserRolesRequest(user_id=ada.user_id, roles=["administrator"])),
-        ("SetUserGroups", SetUserGroupsRequest(user_id=ada.user_id, groups=["crew"])),
+    for method, rights in (
+        ("SetUserRoles", {"roles": ["administrator"]}),
+        ("SetUserGroups", {"groups": ["crew"]}),
     ):
         with pytest.raises(NotFound):
-            await harness.identity.call(method, request, harness.root)
+            await harness.identity.do(method, harness.root, user_id=ada.user_id, **rights)
     with pytest.raises(BosError):
         await harness.identity.do("CreatePasswordReset", harness.root, user_id=ada.user_id)
     found = await harness.identity.do("ListUsers", harness.root, username="ada")
@@ -214,11 +206,9 @@ async def test_the_token_for_a_users_data_opens_nothing_else(harness: Harness) -
     await until(harness.erased)
     (token, *_) = harness.holder.tokens
     for method in ("GetUser", "ListSessions", "DeleteAccount", "ListUsers", "ListApiKeys"):
-        request = getattr(contracts, f"{method}Request")()
-        if method == "DeleteAccount":
-            request = DeleteAccountRequest(current_password="x")
+        fields = {"current_password": "x"} if method == "DeleteAccount" else {}
         with pytest.raises(PermissionDenied):
-            await harness.identity.call(method, request, token)
+            await harness.identity.do(method, token, **fields)
 
 
 async def test_deletion_needs_configured_data_services(start: Starter) -> None:

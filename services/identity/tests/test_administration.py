@@ -7,9 +7,6 @@ import jwt
 import pytest
 from identity_harness import PASSWORD, Caller, Starter, refused, sql
 
-from bos.identity.v1 import (
-    CreateServiceAccountRequest,
-)
 from bos_errors import (
     AlreadyExists,
     BosError,
@@ -151,11 +148,11 @@ async def test_accounts_are_listed_by_name_page_by_page(identity: Caller) -> Non
 
 async def test_service_account_has_no_password_nor_admin_role(identity: Caller) -> None:
     root = await identity.administrator()
-    request = CreateServiceAccountRequest(username="robot", groups=["finance"])
-    robot = (await identity.call("CreateServiceAccount", request, root)).user
+    fields = {"username": "robot", "groups": ["finance"]}
+    robot = (await identity.do("CreateServiceAccount", root, **fields)).user
     assert (robot.service_account, list(robot.roles)) == (True, ["user"])
     with pytest.raises(AlreadyExists):
-        await identity.call("CreateServiceAccount", request, root)
+        await identity.do("CreateServiceAccount", root, **fields)
     await identity.do("CreateServiceAccount", root, username="r2")
     for name in ("robot", ""):
         with pytest.raises(BosError):

@@ -11,12 +11,6 @@ import pytest
 from identity_harness import Caller, Starter, refused, sql
 
 from bos.identity.v1 import CreatePasswordResetRequest as ResetRequest
-from bos.identity.v1 import (
-    GetUserRequest,
-    ListSessionsRequest,
-    RevokeApiKeyRequest,
-    RevokeSessionRequest,
-)
 from bos_chassis.auth.callers import Principal, set_caller
 from bos_chassis.auth.session_check import SessionCheck
 from bos_chassis.auth.user_tokens import open_authenticator
@@ -174,12 +168,9 @@ async def test_deactivation_and_password_reset_end_api_keys(identity: Caller) ->
             await identity.do("ResetPassword", code=code, new_password="another one, longer")
         await key_refused(identity, made.secret)
         # Here, where accounts are changed, also the token that is out already, and at once.
-        for method, request_ in (
-            ("GetUser", GetUserRequest()),
-            ("ListSessions", ListSessionsRequest()),
-        ):
+        for method in ("GetUser", "ListSessions"):
             with pytest.raises(Unauthenticated):
-                await identity.call(method, request_, short)
+                await identity.do(method, short)
         assert not (await identity.do("CheckSession", short)).open
         # An account that is opened again does not bring its keys back.
         await identity.do("ReactivateUser", token, user_id=user.user_id)
@@ -218,14 +209,9 @@ async def session_check(address: str) -> AsyncIterator[SessionCheck]:
         yield SessionCheck(channels, address)
 
 
-async def key(identity: Caller, token: str, *scopes: str) -> Any:
-    return await identity.do("CreateApiKey", token, name="ci", scopes=scopes)
-
-
 async def test_key_has_its_users_rights_within_its_scopes(identity: Caller) -> None:
-    await identity.register("ada")
-    token = (await identity.log_in("ada")).tokens.access_token
-    made = await key(identity, token, "runs.ask", "memory")
+    token = await ada(identity)
+    made = await make(identity, token, ["runs.ask", "memory"])
     settings = AuthSettings.load(issuer="bos-identity", identity_target=identity.address)
     async with open_authenticator(settings, "gateway", Telemetry.for_tests("gateway")) as door:
         assert door is not None
@@ -244,24 +230,21 @@ async def test_key_has_its_users_rights_within_its_scopes(identity: Caller) -> N
 async def test_ended_sessions_and_keys_are_reported_to_services(identity: Caller) -> None:
     await identity.register("ada")
     mine, other = await identity.log_in("ada"), await identity.log_in("ada")
-    made = await key(identity, mine.tokens.access_token, "approvals.respond")
+    made = await make(identity, mine.tokens.access_token, ["approvals.respond"])
     async with session_check(identity.address) as check:
         for credential in (other.tokens.access_token, made.secret):
             roles, groups = await check.require_open(f"Bearer {credential}")
             assert (roles, groups) == ({"user", "administrator"}, frozenset())
-        for method, request in (
-            ("RevokeSession", RevokeSessionRequest(session_id=other.session.session_id)),
-            ("RevokeApiKey", RevokeApiKeyRequest(key_id=made.api_key.key_id)),
-        ):
-            await identity.call(method, request, mine.tokens.access_token)
+        own = mine.tokens.access_token
+        await identity.do("RevokeSession", own, session_id=other.session.session_id)
+        await identity.do("RevokeApiKey", own, key_id=made.api_key.key_id)
         for credential in (other.tokens.access_token, made.secret, "nonsense"):
             await refused(check.require_open(f"Bearer {credential}"))
         assert await check.require_open(f"Bearer {mine.tokens.access_token}")
 
 
 async def test_that_identity_is_away_is_no_yes(identity: Caller) -> None:
-    await identity.register("ada")
-    token = (await identity.log_in("ada")).tokens.access_token
+    token = await ada(identity)
     async with session_check("127.0.0.1:1") as check:
         with pytest.raises(Unavailable):
             await check.require_open(f"Bearer {token}")

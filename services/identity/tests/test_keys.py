@@ -130,37 +130,35 @@ def key(name: str, after_start: timedelta) -> KeyDates:
     return KeyDates(name, START + after_start)
 
 
-def test_the_first_key_signs_at_once() -> None:
-    assert due([], START, POLICY).new_key_from == START
+SECOND = timedelta(seconds=1)
+FIRST, NEXT = key("first", timedelta(0)), key("next", 30 * DAY)
+LAST_TOKEN = START + 30 * DAY + POLICY.after
 
 
-def test_successor_key_is_published_ahead_of_use() -> None:
-    first = key("first", timedelta(0))
-    before = START + 30 * DAY - HOUR - timedelta(seconds=1)
-    assert due([first], before, POLICY).new_key_from is None
-    assert due([first], START + 30 * DAY - HOUR, POLICY).new_key_from == START + 30 * DAY
-
-
-def test_successor_of_an_overdue_key_is_published_first() -> None:
-    late = START + 90 * DAY
-    assert due([key("first", timedelta(0))], late, POLICY).new_key_from == late + HOUR
+@pytest.mark.parametrize(
+    ("keys", "now", "new_key_from", "dead"),
+    [
+        ([], START, START, ()),  # the first key signs at once
+        # Its successor is published ahead of use, also where it comes late.
+        ([FIRST], START + 30 * DAY - HOUR - SECOND, None, ()),
+        ([FIRST], START + 30 * DAY - HOUR, START + 30 * DAY, ()),
+        ([FIRST], START + 90 * DAY, START + 90 * DAY + HOUR, ()),
+        # A key is removed once its last token has expired.
+        ([FIRST, NEXT], LAST_TOKEN - SECOND, None, ()),
+        ([FIRST, NEXT], LAST_TOKEN, None, ("first",)),
+    ],
+)
+def test_keys_are_published_ahead_and_removed_after_their_last_token(
+    keys: list[KeyDates], now: datetime, new_key_from: datetime | None, dead: tuple[str, ...]
+) -> None:
+    rotation = due(keys, now, POLICY)
+    assert (rotation.new_key_from, rotation.dead) == (new_key_from, dead)
 
 
 def test_the_successor_signs_when_its_time_has_come() -> None:
-    keys = [key("next", 30 * DAY), key("first", timedelta(0))]
-    assert signing_key(keys, START + 30 * DAY - timedelta(seconds=1)).key_id == "first"
-    assert signing_key(keys, START + 30 * DAY).key_id == "next"
-
-
-def test_a_clock_behind_the_first_key_still_finds_one() -> None:
-    assert signing_key([key("first", HOUR)], START).key_id == "first"
-
-
-def test_key_is_removed_once_its_last_token_has_expired() -> None:
-    keys = [key("first", timedelta(0)), key("next", 30 * DAY)]
-    last_token = START + 30 * DAY + POLICY.after
-    assert due(keys, last_token - timedelta(seconds=1), POLICY).dead == ()
-    assert due(keys, last_token, POLICY).dead == ("first",)
+    assert signing_key([NEXT, FIRST], START + 30 * DAY - SECOND).key_id == "first"
+    assert signing_key([NEXT, FIRST], START + 30 * DAY).key_id == "next"
+    assert signing_key([NEXT], START).key_id == "next", "by a clock that is behind"
 
 
 @settings(deadline=None)

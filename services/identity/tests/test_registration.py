@@ -9,7 +9,6 @@ from identity_harness import PASSWORD, Caller, Starter, coming_from, locked, sql
 
 from bos.identity.v1 import (
     RegisterUserRequest,
-    RevokeInvitationRequest,
 )
 from bos_chassis.settings import AuthSettings, ServerSettings
 from bos_errors import (
@@ -175,10 +174,10 @@ async def test_an_invitation_expires_and_can_be_revoked(start: Starter, postgres
     assert not await sql(
         postgres_dsn, "SELECT count(*) FROM invitations WHERE code_digest = $1", good.code.encode()
     )
-    revoke = RevokeInvitationRequest(invitation_id=revoked.invitation.invitation_id)
-    await identity.call("RevokeInvitation", revoke, token)
+    revoke = {"invitation_id": revoked.invitation.invitation_id}
+    await identity.do("RevokeInvitation", token, **revoke)
     with pytest.raises(NotFound):
-        await identity.call("RevokeInvitation", revoke, token)
+        await identity.do("RevokeInvitation", token, **revoke)
     assert await listed() == {good.invitation.invitation_id}
     for code in (late.code, revoked.code):
         assert await closed(identity, "eve", invitation=code) == "INVITATION_INVALID"

@@ -31,10 +31,12 @@ from bos_memory.service import serve
 from bos_memory.settings import MemorySettings
 from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory, model_settings
 from bos_testkit.scripted_model.replies import Fixture
-from bos_testkit.scripted_model.server import ScriptedModel
 
 ADA_KEY, EVE_KEY = "the-key-of-ada-0123", "the-key-of-eve-0123"
 PRIVATE_KEY, PUBLIC_KEY = generate_keypair()
+AS_ADA = AuthSettings.load(
+    static_key=ADA_KEY, static_key_user="ada", run_token_public_keys=PUBLIC_KEY
+)
 NOON = datetime(2026, 6, 15, 12, tzinfo=UTC)
 
 
@@ -44,7 +46,7 @@ class Caller:
 
     people: Any
     turns: Any
-    model: ScriptedModel | None
+    model: Any
     telemetry: Telemetry
     key: str = ""
     """Key of the user; empty if authentication is off."""

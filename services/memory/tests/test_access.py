@@ -3,10 +3,9 @@
 import asyncio
 
 import pytest
-from memory_harness import ADA_KEY, PUBLIC_KEY, Caller, Starter, run_token
+from memory_harness import ADA_KEY, AS_ADA, Caller, Starter, run_token
 
 from bos.memory.v1 import OpenTurnRequest, RecordTurnRequest
-from bos_chassis.settings import AuthSettings
 from bos_errors import NotFound, PermissionDenied, Unauthenticated
 from bos_memory.retention import main
 from bos_postgres import connect, open_database
@@ -19,10 +18,7 @@ RUN = "0197d1a0-0000-7000-8000-000000000001"
 @pytest.fixture
 async def guarded(start: Starter) -> Caller:
     """Memory with authentication on; ada has the key."""
-    auth = AuthSettings.load(
-        static_key=ADA_KEY, static_key_user="ada", run_token_public_keys=PUBLIC_KEY
-    )
-    memory = await start(model=False, auth=auth)
+    memory = await start(model=False, auth=AS_ADA)
     memory.key = ADA_KEY
     return memory
 

@@ -4,14 +4,13 @@ import json
 from typing import Any
 
 import pytest
-from memory_harness import ADA_KEY, PUBLIC_KEY, Caller, Starter, run_token
+from memory_harness import ADA_KEY, AS_ADA, Caller, Starter, run_token
 
 from bos.common.v1 import LongTermMemory
 from bos.memory.v1 import (
     ExtractFactsRequest,
     RecordTurnRequest,
 )
-from bos_chassis.settings import AuthSettings
 from bos_errors import BosError
 from bos_memory.service import SCHEMA
 from bos_postgres import connect
@@ -49,10 +48,7 @@ async def do(memory: Caller, method: str) -> None:
 @pytest.fixture
 async def ada(start: Starter) -> Caller:
     """Memory as a user has it who has a conversation."""
-    auth = AuthSettings.load(
-        static_key=ADA_KEY, static_key_user="ada", run_token_public_keys=PUBLIC_KEY
-    )
-    memory = await start(FACTS, auth=auth)
+    memory = await start(FACTS, auth=AS_ADA)
     memory.key = ADA_KEY
     turn = RecordTurnRequest(
         user_id="ada", run_id=RUN, conversation_id=PLANTED, question=f"{PLANTED}?", answer=PLANTED

@@ -60,7 +60,6 @@ async def test_extraction_call_has_the_specified_parameters(start: Starter) -> N
     memory = await start(*REPLIES)
     assert await memory.extract(VINAY)
     model = memory.model
-    assert model is not None
     (request,) = model.requests
     assert (request.body["temperature"], request.body["max_tokens"]) == (0.1, 512)
     # Counted apart from runs.
@@ -85,7 +84,6 @@ async def test_reasoning_model_gets_extra_tokens_for_reasoning(start: Starter) -
     for name in ("qwen3-8b", "plain-8b"):
         memory = await start(*REPLIES, model_name=name, max_reply_tokens=600)
         await memory.extract("What was revenue?")
-        assert memory.model is not None
         limits += [request.body["max_tokens"] for request in memory.model.requests]
     assert limits[0] > 2 * 600 == 2 * limits[1]
 
@@ -96,7 +94,6 @@ async def test_extraction_costs_at_most_200_tokens(start: Starter) -> None:
     memory = await start(fixture("nothing", [], schema="PersonalFacts", json=everything))
     await memory.extract("Which five customers brought the most revenue last quarter?")
     model = memory.model
-    assert model is not None
     assert model.calls == 1
     assert model.input_tokens + model.output_tokens <= 200
     (request,) = model.requests
@@ -162,7 +159,6 @@ async def test_failed_model_call_raises_no_error(start: Starter) -> None:
 async def test_extractions_above_the_limit_are_skipped(start: Starter) -> None:
     memory = await start(*REPLIES, max_extractions=1)
     model = memory.model
-    assert model is not None
     model.knobs.latency_s = 60.0
     first = asyncio.create_task(memory.extract(VINAY))
     await eventually(lambda: bool(model.requests))

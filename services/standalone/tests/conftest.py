@@ -3,13 +3,15 @@ import os
 import signal
 import sys
 from asyncio.subprocess import Process
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from bos_cli.main import main
 from bos_client import BosClient, Reconnect
 from bos_client.connection import CONNECTION_FILE, find_connection
 from bos_standalone.agents import installed_agents
@@ -32,20 +34,10 @@ class Finished:
 
 
 async def run_bos(home: Path, *arguments: str, says: str = "", **environment: str) -> Finished:
-    """Run ``bos`` of a user with this home, with these variables and standard input."""
-    kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        *(BOS, *arguments),
-        cwd=home,
-        env={**kept, "HOME": str(home), **environment},
-        stdin=pipe,
-        stdout=pipe,
-        stderr=pipe,
-    )
-    out, err = await process.communicate(says.encode())
-    assert process.returncode is not None
-    return Finished(process.returncode, out.decode(), err.decode())
+    """Run ``bos`` of a user with this home in this process, with this standard input."""
+    variables = {"XDG_CONFIG_HOME": str(home), **environment}
+    done = await asyncio.to_thread(CliRunner().invoke, main, arguments, input=says, env=variables)
+    return Finished(done.exit_code, done.stdout, done.stderr)
 
 
 @dataclass
@@ -57,26 +49,16 @@ class Folder:
         default_factory=lambda: {"BOS_STANDALONE_DEMO_DOCUMENTS": "false"}
     )
 
-    async def bos(self, *arguments: str) -> Finished:
-        """Run ``bos`` until it exits."""
-        process = await self.begin(*arguments)
-        out, err = await process.communicate()
-        assert process.returncode is not None
-        return Finished(process.returncode, out.decode(), err.decode())
-
-    async def begin(self, *arguments: str) -> Process:
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[Process]:
+        """A running ``bos serve all``; SIGTERM stops it unless it has exited already."""
         pipe = asyncio.subprocess.PIPE
         kept = ("PATH", "PYTHONPATH", "XDG_CONFIG_HOME")
         inherited = {name: os.environ[name] for name in kept if name in os.environ}
         environment = {**inherited, **self.environment}
-        return await asyncio.create_subprocess_exec(
-            *(BOS, *arguments), cwd=self.path, env=environment, stdout=pipe, stderr=pipe
+        process = await asyncio.create_subprocess_exec(
+            *(BOS, "serve", "all"), cwd=self.path, env=environment, stdout=pipe, stderr=pipe
         )
-
-    @asynccontextmanager
-    async def serving(self) -> AsyncIterator[Process]:
-        """A running ``bos serve all``; SIGTERM stops it unless it has exited already."""
-        process = await self.begin("serve", "all")
         try:
             assert process.stdout is not None
             try:
@@ -109,9 +91,9 @@ def no_registrations_of_the_developer(
 
 
 @pytest.fixture
-async def folder(tmp_path: Path) -> AsyncIterator[Folder]:
-    async with AsyncExitStack():
-        yield Folder(tmp_path)
+def folder(tmp_path: Path, started_before: Callable[[Path], Path]) -> Folder:
+    started_before(tmp_path / ".data")
+    return Folder(tmp_path)
 
 
 @pytest.fixture

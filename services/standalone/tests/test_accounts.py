@@ -71,7 +71,7 @@ class Person:
         await self.bos("login", name, "--password-stdin")
 
 
-async def test_administrator_invites_assigns_roles_closes_accounts(
+async def test_administrator_invites_assigns_roles_closes_accounts_and_makes_keys(
     tmp_path: Path, started_before: Callable[[Path], Path]
 ) -> None:
     settings = StandaloneSettings.load(data_dir=started_before(tmp_path / "data"), grace_s=0.1)
@@ -101,37 +101,35 @@ async def test_administrator_invites_assigns_roles_closes_accounts(
         assert "deactivated" in await eve.bos("login", "eve", "--password-stdin", says=NEW, code=2)
         assert "deactivated" not in await ada.bos("users", "reactivate", "eve")
         assert "There is no user carl" in await ada.bos("users", "reactivate", "carl", code=2)
+        await _keys_are_limited_to_their_scopes_and_revoked(ada, Person(harness, tmp_path))
 
 
-async def test_api_keys_are_limited_to_their_scopes_and_can_be_revoked(
-    tmp_path: Path, started_before: Callable[[Path], Path]
-) -> None:
-    settings = StandaloneSettings.load(data_dir=started_before(tmp_path / "data"), grace_s=0.1)
-    async with serve_all(settings, Telemetry.for_tests("standalone")) as harness:
-        ada, program = _people(harness, tmp_path)
-        await ada.sign_up("ada")
-        made = await ada.bos("keys", "create", "reports", "--scope", "runs.read")
-        (key,) = KEY.findall(made)
-        assert "reports: runs.read" in await ada.bos("keys", "list")
-        assert "no runs" in await program.bos("runs", "list", key=key)
-        for refused in (("ask", "Who leads?"), ("whoami",), ("users", "list")):
-            assert "Error" in await program.bos(*refused, key=key, code=2)
+async def _keys_are_limited_to_their_scopes_and_revoked(ada: Person, program: Person) -> None:
+    made = await ada.bos("keys", "create", "reports", "--scope", "runs.read")
+    (key,) = KEY.findall(made)
+    assert "reports: runs.read" in await ada.bos("keys", "list")
+    assert "no runs" in await program.bos("runs", "list", key=key)
+    for refused in (("ask", "Who leads?"), ("whoami",), ("users", "list")):
+        assert "Error" in await program.bos(*refused, key=key, code=2)
 
-        await ada.bos("users", "add-service", "robot", "--group", "finance")
-        (robots,) = KEY.findall(
-            await ada.bos("keys", "create", "ci", "--scope", "account", "--for", "robot")
-        )
-        assert "Groups: finance" in await program.bos("whoami", key=robots)
-        key_id = (await ada.bos("keys", "list", "--for", "robot")).split()[0]
-        await ada.bos("keys", "revoke", key_id)
-        assert await ada.bos("keys", "list", "--for", "robot") == ""
+    await ada.bos("users", "add-service", "robot", "--group", "finance")
+    (robots,) = KEY.findall(
+        await ada.bos("keys", "create", "ci", "--scope", "account", "--for", "robot")
+    )
+    assert "Groups: finance" in await program.bos("whoami", key=robots)
+    key_id = (await ada.bos("keys", "list", "--for", "robot")).split()[0]
+    await ada.bos("keys", "revoke", key_id)
+    assert await ada.bos("keys", "list", "--for", "robot") == ""
 
 
 async def test_first_account_on_a_network_needs_the_bootstrap_token(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, started_before: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("BOS_IDENTITY_KEY_ENCRYPTION_KEYS", new_key_encryption_key())
-    settings = StandaloneSettings.load(data_dir=tmp_path / "data", host="0.0.0.0", grace_s=0.1)
+    data = started_before(tmp_path / "data")
+    own = data / "identity.key"
+    keys = own.read_text().strip() if own.exists() else new_key_encryption_key()
+    monkeypatch.setenv("BOS_IDENTITY_KEY_ENCRYPTION_KEYS", keys)
+    settings = StandaloneSettings.load(data_dir=data, host="0.0.0.0", grace_s=0.1)
     async with serve_all(settings, Telemetry.for_tests("standalone")) as harness:
         port = harness.addresses["identity"].rpartition(":")[2]
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:

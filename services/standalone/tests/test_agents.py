@@ -1,14 +1,14 @@
-import asyncio
-import os
-import sys
+import re
 import tomllib
 from collections.abc import Callable
 from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from bos_agentkit import AgentServiceSettings
+from bos_cli.main import main
 from bos_errors import ConfigurationError
 from bos_standalone.agents import (
     GROUP,
@@ -18,8 +18,6 @@ from bos_standalone.agents import (
     installed_agents,
 )
 from bos_testkit.packages import offer_entry_points
-
-from .conftest import run_bos
 
 FOLDERS = sorted(Path(__file__).parents[2].joinpath("agents").glob("*/pyproject.toml"))
 
@@ -140,24 +138,20 @@ def test_unloadable_agent_is_named_with_package_and_fix(
         assert "Reinstall or uninstall" in refused.value.message
 
 
-async def test_broken_agent_fails_serve_all_and_no_other_command(
-    offer: Callable[..., None], tmp_path: Path
+@pytest.mark.usefixtures("nothing_configured")
+@pytest.mark.parametrize(
+    ("service", "code", "said"),
+    [
+        ("all", 78, "'odd' cannot be loaded from 'acme_odd.service:serve' of the package acme-odd"),
+        ("nowhere", 2, "gateway, .*odd, rag, sql"),
+        ("computation", 78, "BOS_COMPUTATION_SANDBOX_TARGET"),
+    ],
+)
+def test_broken_agent_fails_serve_all_and_no_other_command(
+    offer: Callable[..., None], service: str, code: int, said: str
 ) -> None:
     offer("acme-odd", odd="acme_odd.service:serve")
-    path = os.pathsep.join(sys.path)
-    everything, nowhere, own = await asyncio.gather(
-        *(
-            run_bos(tmp_path, "serve", name, PYTHONPATH=path)
-            for name in ("all", "nowhere", "computation")
-        )
-    )
-    assert everything.code == 78
-    assert (
-        "'odd' cannot be loaded from 'acme_odd.service:serve' of the package acme-odd"
-        in everything.err
-    )
-    assert "Traceback" not in everything.err
-    assert nowhere.code == 2
-    assert "odd, rag, sql" in nowhere.err
-    assert own.code == 78
-    assert "BOS_COMPUTATION_SANDBOX_TARGET" in own.err
+    done = CliRunner().invoke(main, ["serve", service])
+    assert done.exit_code == code
+    assert re.search(said, done.output)
+    assert "Traceback" not in done.output

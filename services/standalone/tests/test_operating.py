@@ -10,10 +10,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bos_chassis.telemetry import Telemetry
+from bos_cli.main import main
 from bos_client import BosClient
 from bos_demo.dialogues import load_approved
 from bos_gateway.operator.commands.audit import audit
 from bos_gateway.operator.commands.erasing import erase
+from bos_standalone.cli import DEMO_QUESTION
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
 
@@ -50,6 +52,8 @@ async def test_trails_are_exported_and_a_run_erased_with_its_files(
         return result
 
     async with serve_all(settings, Telemetry.for_tests("standalone")) as standalone:
+        asked = json.loads((await invoke(main, "ask", DEMO_QUESTION, "--json")).stdout)
+        assert "22.84 percent" in asked["answer"], "by the date of the sample company"
         async with BosClient(standalone.target, api_key=standalone.api_key) as bos:
             run_id = await ask_for_a_figure(bos, dict(standalone.context))
         found: set[tuple[str, str]] = set()

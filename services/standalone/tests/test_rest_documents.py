@@ -1,7 +1,7 @@
 """Documents over REST, end to end: `POST /upload` of each format, then its passages are found."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +54,8 @@ class Rest:
 
 
 @pytest.fixture
-async def rest(tmp_path: Path) -> AsyncIterator[Rest]:
-    settings = StandaloneSettings.load(data_dir=tmp_path / "data", grace_s=0.1)
+async def rest(tmp_path: Path, started_before: Callable[[Path], Path]) -> AsyncIterator[Rest]:
+    settings = StandaloneSettings.load(data_dir=started_before(tmp_path / "data"), grace_s=0.1)
     async with (
         serve_all(settings, Telemetry.for_tests("standalone")) as standalone,
         aiohttp.ClientSession(

@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 import stat
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -43,11 +44,11 @@ def one_of_each_kind() -> list[Question]:
 
 
 async def test_services_answer_their_callers_and_refuse_all_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, started_before: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in PATIENT.items():  # or the log would tell of a busy machine
         monkeypatch.setenv(name, value)
-    settings = StandaloneSettings.load(data_dir=tmp_path / "data", grace_s=0.1)
+    settings = StandaloneSettings.load(data_dir=started_before(tmp_path / "data"), grace_s=0.1)
     telemetry = Telemetry.for_tests("standalone")
     started = agents_without_settings()
     async with serve_all(settings, telemetry) as harness:
