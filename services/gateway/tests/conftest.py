@@ -1,6 +1,7 @@
 """A whole gateway on a fresh database, with a planner and a composer that do as the test says."""
 
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -34,7 +35,20 @@ async def crash(postgres_dsn: str) -> AsyncIterator[CrashHarness]:
 
 
 @pytest.fixture
+async def stack() -> AsyncIterator[AsyncExitStack]:
+    """Services that a test may end by closing it."""
+    async with AsyncExitStack() as opened:
+        yield opened
+
+
+@pytest.fixture
+def store(postgres_dsn: str) -> str:
+    """URL of a database with the gateways' schema."""
+    return postgres_dsn
+
+
+@pytest.fixture
 async def pool(postgres_dsn: str) -> AsyncIterator[Any]:
     """Connections to the gateways' schema."""
-    async with open_database(postgres_dsn, schema=SCHEMA, max_size=4) as opened:
+    async with open_database(postgres_dsn, schema=SCHEMA, max_size=8) as opened:
         yield opened

@@ -20,6 +20,7 @@ from bos_gateway.run_log.writer import LogWriter
 from bos_gateway.service import new_run_id
 from bos_gateway.settings import GatewaySettings
 from bos_postgres import connect
+from gateway_harness.callers import bearer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     Pool = asyncpg.Pool[asyncpg.Record]
 
 KEY = "a-key-that-is-long-enough-0123456789"
-AS_ANNA = (("authorization", f"Bearer {KEY}"),)
+AS_ANNA = bearer(KEY)
 
 
 def as_account() -> AuthSettings:

@@ -8,11 +8,12 @@ import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
 import grpc
+from google.protobuf.message_factory import GetMessageClass
 
 from bos.agent.v1 import AgentResult, InstructionMode
 from bos.common.v1 import TRACE_EVENT_TYPE_DECISION
@@ -27,7 +28,10 @@ from bos.gateway.v1 import (
     AgentRequest,
     AskRequest,
     AskStreamRequest,
+    CancelRunRequest,
+    GetRunRequest,
     OrchestratorServiceStub,
+    PlanQuestionRequest,
     RunEvent,
     WatchRunRequest,
 )
@@ -49,7 +53,9 @@ from bos_errors import BosError, FailedPrecondition
 from bos_gateway.service import serve
 from bos_gateway.settings import GatewaySettings
 from bos_testkit.agents import agent_server
+from bos_testkit.deploy import DeployAgent
 from bos_testkit.forked import ForkedProcess, forked_process
+from bos_testkit.plans import step
 
 ERASE = "from bos_gateway.operator.commands.erasing import erase; erase(prog_name='bos runs erase')"
 """A program: ``bos runs erase`` in a process of its own."""
@@ -178,6 +184,21 @@ class Harness:
         self.agent_targets[agent.card.name] = address
         return address
 
+    async def plan(self, *agents: Any) -> Any:
+        """Serve these agents; plans are a step for each: ``a``, ``b``, ... Returns the first."""
+        for agent in agents:
+            await self.add_agent(agent)
+        self.planner.steps = [
+            step(chr(97 + number), agent.card.name) for number, agent in enumerate(agents)
+        ]
+        return agents[0]
+
+    async def plan_deployment(self, task: str = "deploy shop 1.2") -> DeployAgent:
+        """Serve an agent that asks before it deploys; plans are one step of it."""
+        await self.add_agent(agent := DeployAgent())
+        self.planner.steps = [deploying(task)]
+        return agent
+
     @asynccontextmanager
     async def gateway(self, **overrides: Any) -> AsyncIterator[Client]:
         """Serve a gateway; yields a client of it."""
@@ -213,6 +234,12 @@ class Client:
     channel: grpc.aio.Channel
     server: GrpcServer
     telemetry: Telemetry | None = None
+    caller: Any = None
+    """Metadata of all calls."""
+
+    def by(self, caller: Any) -> Client:
+        """The same gateway, called with these credentials."""
+        return replace(self, caller=caller)
 
     def metric(self, name: str, **labels: str) -> float | None:
         """A sample of the gateway's metrics; None if there is none, or it is another process."""
@@ -224,19 +251,40 @@ class Client:
     def stub(self) -> Any:
         return OrchestratorServiceStub(self.channel)
 
+    def call(self, request: Any, timeout_s: float = 60) -> Any:
+        """Call the method that takes such a request."""
+        services = request.DESCRIPTOR.file.services_by_name.values()
+        methods = [method for service in services for method in service.methods]
+        (method,) = [each for each in methods if each.input_type is request.DESCRIPTOR]
+        make = self.channel.unary_stream if method.server_streaming else self.channel.unary_unary
+        answer = GetMessageClass(method.output_type)
+        path = f"/{method.containing_service.full_name}/{method.name}"
+        method_call: Any = make(path, type(request).SerializeToString, answer.FromString)
+        return method_call(request, timeout=timeout_s, metadata=self.caller)
+
     async def ask(self, question: str = "What is new?", **request: Any) -> Any:
         """The response of a unary Ask."""
         message = AskRequest(request=AgentRequest(question=question, **request))
-        return (await self.stub.Ask(message, timeout=60)).response
+        return (await self.call(message)).response
 
     def stream(self, question: str = "What is new?", **request: Any) -> Any:
         """The call of an AskStream."""
-        message = AskStreamRequest(request=AgentRequest(question=question, **request))
-        return self.stub.AskStream(message, timeout=60)
+        return self.call(AskStreamRequest(request=AgentRequest(question=question, **request)))
 
     async def events(self, question: str = "What is new?", **request: Any) -> list[RunEvent]:
         """All events of an AskStream."""
         return [message.event async for message in self.stream(question, **request)]
+
+    async def plan(self, question: str = "What is new?", **request: Any) -> Any:
+        """A plan without a run."""
+        request_of_plan = AgentRequest(question=question, **request)
+        return await self.call(PlanQuestionRequest(request=request_of_plan))
+
+    async def run(self, run_id: str) -> Any:
+        return (await self.call(GetRunRequest(run_id=run_id))).run
+
+    async def cancel(self, run_id: str, reason: str = "") -> None:
+        await self.call(CancelRunRequest(run_id=run_id, reason=reason))
 
     async def watch(
         self, run_id: str, after_sequence: int = 0, after_offset: int = 0
@@ -245,7 +293,14 @@ class Client:
         request = WatchRunRequest(
             run_id=run_id, after_sequence=after_sequence, after_offset=after_offset
         )
-        return [message.event async for message in self.stub.WatchRun(request, timeout=60)]
+        return [message.event async for message in self.call(request)]
+
+
+def deploying(task: str = "deploy shop 1.2", step_id: str = "a", agent: str = "deploy") -> Step:
+    """A step that may propose a deployment."""
+    made = step(step_id, agent, task)
+    made.tools.extend(["check_deploy_status", "trigger_deployment"])
+    return made
 
 
 def gateway_settings(harness: Harness, **overrides: object) -> dict[str, str]:
