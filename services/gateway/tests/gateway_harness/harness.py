@@ -57,8 +57,9 @@ from bos_testkit.deploy import DeployAgent
 from bos_testkit.forked import ForkedProcess, forked_process
 from bos_testkit.plans import step
 
-ERASE = "from bos_gateway.operator.commands.erasing import erase; erase(prog_name='bos runs erase')"
-"""A program: ``bos runs erase`` in a process of its own."""
+_ERASE = (
+    "from bos_gateway.operator.commands.erasing import erase; erase(prog_name='bos runs erase')"
+)
 SHORT_LEASE = {"lease_s": 3.0}
 """For a gateway that adopts: it judges others once it has held a lease for as long as one lives."""
 _IMPORTED = (
@@ -345,6 +346,19 @@ async def gateway_process(
         line = await asyncio.wait_for(process.stdout.readline(), 60)
         async with grpc.aio.insecure_channel(json.loads(line)["address"]) as channel:
             yield process, Client(channel, None)
+
+
+async def erased(harness: Harness, *arguments: str, **more: str) -> tuple[int | None, str, str]:
+    """``bos runs erase`` as a process: exit status, standard output, standard error."""
+    settings = {"BOS_GATEWAY_STORE_URL": harness.dsn, **more}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", _ERASE, *arguments),
+        env={**os.environ, **settings},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+    return process.returncode, out.decode(), err.decode()
 
 
 @asynccontextmanager
