@@ -126,7 +126,6 @@ def test_step_is_skipped_once_no_tokens_can_come_back(tokens: int, skipped: bool
         assert isinstance(command, RunStep)
         return
     result = state.steps["b"].result
-    assert result is not None
     assert result.status == AGENT_EXECUTION_STATUS_SKIPPED
     assert result.error.type == "BudgetExhausted"
     assert "999 of the 2000 tokens" in result.error.message
@@ -279,7 +278,6 @@ def _happens(
 ) -> list[LogEvent]:
     match command:
         case MakePlan(token_budget=budget):
-            assert budget is not None
             return [planned(*shape, tokens=data.draw(st.integers(0, budget)))]
         case Record(events=recorded):
             return list(recorded)

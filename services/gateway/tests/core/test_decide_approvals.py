@@ -55,16 +55,12 @@ APPROVERS = Approvers(groups=["finance"], four_eyes=True)
 
 
 def result_of(state: RunState) -> AgentResult:
-    result = state.steps["a"].result
-    assert result is not None
-    return result
+    return state.steps["a"].result
 
 
 def context_of(state: RunState) -> ApprovalContext:
     """The decisions that are sent with the step that is under way."""
-    context = running(state).approval
-    assert context is not None
-    return context
+    return running(state).approval
 
 
 def test_run_that_can_do_nothing_but_wait_is_let_go() -> None:

@@ -107,9 +107,7 @@ async def test_files_of_concurrent_steps_share_the_memory_limit(folder: Path) ->
     assert room.held == 0
 
 
-async def test_input_files_respect_the_memory_limit_and_are_freed(
-    folder: Path,
-) -> None:
+async def test_input_files_respect_the_memory_limit_and_are_freed(folder: Path) -> None:
     owner = Owner("ada", UUID(int=1))
     store = open_artefacts(folder.as_uri())
     blob = await store.put(owner, REPORT)

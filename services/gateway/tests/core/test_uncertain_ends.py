@@ -156,7 +156,6 @@ def ended(state: RunState, now: datetime, outcome: LogEvent | None = None) -> Ag
         result = state.steps["a"].result
     else:
         result = next(each for each in state.response.agent_results if each.agent_id == "echo_0")
-    assert result is not None
     return result
 
 
@@ -246,7 +245,6 @@ def test_person_has_as_long_for_second_request_as_for_first() -> None:
     state = performing()
     step_state = state.steps["a"]
     first = step_state.approval
-    assert first is not None
     state.request.user_id = "ann"
     first.create_time.FromDatetime(START)
     first.expire_time.FromDatetime(START + timedelta(seconds=120))
@@ -273,7 +271,6 @@ def test_no_approval_is_requested_for_an_unstarted_action() -> None:
 def test_unknown_outcome_request_is_bounded_for_any_text() -> None:
     state = performing()
     sent = state.steps["a"].sub_task
-    assert sent is not None
     sent.task = "x" * MAX_APPROVAL_BYTES
     apply(state, adopted())
     assert record_of(state)[0].ByteSize() < MAX_APPROVAL_BYTES

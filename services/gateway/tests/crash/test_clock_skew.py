@@ -63,8 +63,7 @@ async def test_run_is_handed_over_between_skewed_replicas(harness: Harness) -> N
 
 
 async def test_run_at_a_replica_that_is_behind_ends_at_its_deadline(harness: Harness) -> None:
-    await harness.add_agent(SlowAgent("slow"))
-    harness.planner.steps = [step("a", "slow")]
+    await harness.plan(SlowAgent("slow"))
     async with gateway_process(harness, program=BEHIND) as (_, client):
         late = await client.ask(timeout=timedelta(seconds=2))
     (result,) = late.agent_results

@@ -166,7 +166,6 @@ async def test_frozen_gateway_loses_its_sessions_and_serves_again(crash: CrashHa
         await until(dsn, sessions.format("> 0"), str(frozen.replica_id))
         seen = Seen("back")
         await ask_anywhere(at(frozen), "Back again?", seen)
-        assert seen.response is not None
         assert seen.response.status == RUN_STATUS_SUCCEEDED
 
 

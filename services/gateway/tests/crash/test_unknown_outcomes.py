@@ -209,9 +209,7 @@ def kinds_of_all(events: list[RunEvent]) -> list[str | None]:
     return [event.WhichOneof("event") for event in events]
 
 
-async def test_unsent_action_is_performed_once_its_agent_is_back(
-    harness: Harness,
-) -> None:
+async def test_unsent_action_is_performed_once_its_agent_is_back(harness: Harness) -> None:
     agent = DeployAgent(side_effect=SIDE_EFFECT_CLASS_IRREVERSIBLE)
     events, asked = await run_while_away(harness, agent, comes_back=True, timeout_s=120)
     assert [approval.kind for approval in asked] == [APPROVAL_KIND_PROPOSED]
@@ -219,9 +217,7 @@ async def test_unsent_action_is_performed_once_its_agent_is_back(
     assert not result_of(events, "a").error.type
 
 
-async def test_unsent_action_is_reported_as_not_done_at_the_deadline(
-    harness: Harness,
-) -> None:
+async def test_unsent_action_is_reported_as_not_done_at_the_deadline(harness: Harness) -> None:
     agent = DeployAgent(side_effect=SIDE_EFFECT_CLASS_IRREVERSIBLE)
     events, asked = await run_while_away(harness, agent, comes_back=False, timeout_s=6)
     assert [approval.kind for approval in asked] == [APPROVAL_KIND_PROPOSED]

@@ -146,7 +146,6 @@ class InterleavingHarness:
     async def send(self, owner: Owner, how: str) -> None:
         """Send what the owner has to say, or repeat it; ``how`` it goes is one of three ways."""
         held = owner.held
-        assert held is not None
         letter = Late(owner.session, owner.ownership.replica_id, list(held.sent))
         if how == "arrives late":
             self.late.append(letter)

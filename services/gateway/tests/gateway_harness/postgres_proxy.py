@@ -51,7 +51,6 @@ class Proxy:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection; the end of either side is the end of both."""
         task = asyncio.current_task()
-        assert task is not None
         self._tasks.add(task)
         copying: list[asyncio.Task[None]] = []
         try:

@@ -10,6 +10,12 @@ from bos.runlog.v1 import LogEvent
 from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
 
+WAITS_FOR_A_LOCK = """
+count(*) > 0 FROM pg_stat_activity
+WHERE wait_event_type = 'Lock' AND datname = current_database()
+"""
+"""A session of this database waits for a lock."""
+
 
 async def fetch(dsn: str, sql: str, *arguments: object) -> list[asyncpg.Record]:
     async with connect(dsn, schema=SCHEMA) as connection:

@@ -57,9 +57,7 @@ async def asking(harness: Harness, rounds: int = 1) -> AskingAgent:
     return await harness.plan(AskingAgent("asker", rounds))
 
 
-async def test_reply_is_planned_done_and_answered_as_original_question(
-    harness: Harness,
-) -> None:
+async def test_reply_is_planned_done_and_answered_as_original_question(harness: Harness) -> None:
     agent = await asking(harness)
     async with harness.gateway() as gateway:
         first = await gateway.ask(QUESTION)
@@ -84,9 +82,7 @@ async def test_reply_is_planned_done_and_answered_as_original_question(
     )
 
 
-async def test_reply_at_any_replica_is_the_same_for_every_adopter(
-    harness: Harness,
-) -> None:
+async def test_reply_at_any_replica_is_the_same_for_every_adopter(harness: Harness) -> None:
     agent = await asking(harness)
     async with harness.gateway() as second:
         async with harness.gateway() as first:

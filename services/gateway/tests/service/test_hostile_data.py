@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from gateway_harness.harness import Client, Harness, kinds, result_of
 from gateway_harness.raw_agents import RawAgent, add_raw_agent, nested, success, wide
+from gateway_harness.stored import log_of
 from google.protobuf import struct_pb2
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.json_format import MessageToJson
@@ -31,6 +32,8 @@ from bos.common.v1 import (
     AgentError,
     Clarification,
     ClarifyingQuestion,
+    Column,
+    Row,
     Source,
     Table,
     TraceEvent,
@@ -40,36 +43,24 @@ from bos.common.v1 import (
     ValueMap,
 )
 from bos.composer.v1 import ComposerOutput
-from bos.gateway.v1 import RUN_STATUS_SUCCEEDED, GetRunRequest, ListAgentsRequest, RunEvent
+from bos.gateway.v1 import RUN_STATUS_SUCCEEDED, ListAgentsRequest, RunEvent
 from bos.planner.v1 import MakePlanResponse, Plan
-from bos.runlog.v1 import LogEvent
 from bos_chassis.values import MAX_DEPTH, make_table
 from bos_gateway.core.result_limits import (
     MAX_CALL_TOKENS,
 )
-from bos_gateway.run_log.session import SCHEMA
 from bos_plans import MAX_VALUES
-from bos_postgres import connect
 from bos_testkit.plans import step
 
 INT64 = 2**63 - 1
 
 
-async def stored(harness: Harness, run_id: str) -> list[LogEvent]:
-    """The run's log; reading it is what a later owner has to do."""
-    async with connect(harness.dsn, schema=SCHEMA) as session:
-        rows = await session.fetch(
-            "SELECT payload FROM run_events WHERE run_id = $1 ORDER BY sequence", run_id
-        )
-    return [LogEvent.FromString(row["payload"]) for row in rows]
-
-
 async def read_by_all(harness: Harness, gateway: Client, events: list[RunEvent]) -> None:
     """The run has one end, and all readers can read all of it."""
     run_id = events[0].run_id
-    log = await stored(harness, run_id)
+    log = await log_of(harness.dsn, "run_id = $1", run_id)  # as a later owner has to
     assert [e.HasField("run_finished") for e in log] == [False] * (len(log) - 1) + [True]
-    run = (await gateway.stub.GetRun(GetRunRequest(run_id=run_id), timeout=20)).run
+    run = await gateway.run(run_id)
     assert run.response.run_id == run_id
     watched = await gateway.watch(run_id)
     assert kinds(watched)[-1] == "run_finished"
@@ -131,10 +122,8 @@ def placed(value: Value, where: str) -> AgentResult:
     fields = ValueMap(fields={"k": value})
     match where:
         case "cell":
-            table = Table()
-            table.columns.add(name="c")
-            table.rows.add(values=[value])
-            return success(table=table)
+            row = Row(values=[value])
+            return success(table=Table(columns=[Column(name="c")], rows=[row]))
         case "details":
             error = AgentError(type="X", message="x", details={"k": value})
             return success(status=AGENT_EXECUTION_STATUS_FAILED, error=error)
@@ -233,21 +222,14 @@ async def test_nul_characters_deep_values_and_long_times_are_stored(harness: Har
 
 
 async def test_too_many_values_fail_their_step_and_rows_are_truncated(harness: Harness) -> None:
-    def many(context: Any) -> AgentResult:
-        return success(data=ValueMap(fields={"k": wide(MAX_VALUES + 1)}))
-
-    def tall(context: Any) -> AgentResult:
-        made = success()
-        made.table.columns.add(name="a")
-        made.table.columns.add(name="b")
-        for _ in range(MAX_VALUES // 2 + 1):
-            made.table.rows.add(values=[Value(), Value()])
-        return made
-
-    await add_raw_agent(harness, RawAgent("many", many))
-    await add_raw_agent(harness, RawAgent("tall", tall))
+    many = success(data=ValueMap(fields={"k": wide(MAX_VALUES + 1)}))
+    row = Row(values=[Value(), Value()])
+    columns = [Column(name="a"), Column(name="b")]
+    tall = success(table=Table(columns=columns, rows=[row] * (MAX_VALUES // 2 + 1)))
+    for name, result in (("many", many), ("tall", tall)):
+        await add_raw_agent(harness, RawAgent(name, lambda _, result=result: result))
     harness.planner.steps = [step("a", "many"), step("b", "tall")]
-    async with harness.gateway(lease_s=15.0) as gateway:
+    async with harness.gateway() as gateway:
         events = await gateway.events()
         await read_by_all(harness, gateway, events)
     assert "holds more than 100000 values" in result_of(events, "a").error.message
@@ -255,9 +237,7 @@ async def test_too_many_values_fail_their_step_and_rows_are_truncated(harness: H
     assert result_of(events, "b").table.row_count <= MAX_VALUES // 2
 
 
-async def test_references_that_blow_up_fail_only_their_step(
-    harness: Harness,
-) -> None:
+async def test_references_that_blow_up_fail_only_their_step(harness: Harness) -> None:
     await add_raw_agent(harness, RawAgent("wide", lambda c: success(answer="x" * 250_000)))
     good = await add_raw_agent(harness, RawAgent("good", lambda c: success()))
     greedy = step("b", "good")

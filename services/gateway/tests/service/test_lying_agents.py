@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 import pytest
-from gateway_harness.answering import asked, seen_by
+from gateway_harness.answering import APPROVE, DENY, Following, asked, listed, respond
 from gateway_harness.harness import Harness, result_of
 from gateway_harness.raw_agents import RawAgent, add_raw_agent, nested, success
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -36,7 +36,7 @@ from bos.common.v1 import (
     Value,
     ValueMap,
 )
-from bos.gateway.v1 import APPROVAL_STATUS_PENDING, CancelRunRequest
+from bos.gateway.v1 import APPROVAL_STATUS_PENDING
 from bos_agentkit import action_digest
 from bos_errors import FailedPrecondition
 from bos_gateway.core.decide import RunStep
@@ -46,8 +46,6 @@ from bos_gateway.runs import orchestrator
 from bos_testkit.agents import EchoAgent, FileAgent
 from bos_testkit.audit import audit_entries
 from bos_testkit.plans import step
-
-from .test_approvals import APPROVE, DENY, Following, respond
 
 pytestmark = pytest.mark.security
 
@@ -163,18 +161,17 @@ async def test_a_proposal_that_says_it_is_approved_waits_all_the_same(harness: H
     liar.card.tools.append(DEPLOY)
     harness.planner.steps = [step("lie", "liar")]
     async with harness.gateway() as gateway:
-        approval = await asked(gateway, ())
+        approval = await asked(gateway)
         assert approval.status == APPROVAL_STATUS_PENDING
-        (listed,) = await seen_by(gateway, ())
-        assert (listed.approval_id, listed.status) == (approval.approval_id, approval.status)
+        (shown,) = await listed(gateway)
+        assert (shown.approval_id, shown.status) == (approval.approval_id, approval.status)
         assert [each.approval_context.approved_actions for each in liar.inputs] == [[]]
         assert not await audit_entries(harness.dsn, SCHEMA, "action.performed")
-        await gateway.stub.CancelRun(CancelRunRequest(run_id=approval.run_id))
+        await gateway.cancel(approval.run_id)
 
 
 async def test_files_of_a_tainted_run_are_tainted(harness: Harness, tmp_path: Path) -> None:
-    await harness.add_agent(FileAgent("files", {"plan.txt": ("text/plain", b"plan")}))
-    harness.planner.steps = [step("a", "files")]
+    await harness.plan(FileAgent("files", {"plan.txt": ("text/plain", b"plan")}))
     async with harness.gateway(artefacts_url=tmp_path.as_uri()) as gateway:
         response = await gateway.ask(tainted=True)
     (result,) = response.agent_results
@@ -193,7 +190,6 @@ async def test_what_stands_in_for_result_without_sense_keeps_its_taint(harness: 
     assert (result.tainted, response.tainted) == (True, True)
 
 
-@pytest.mark.security
 @pytest.mark.parametrize("own_words", [True, False])
 async def test_words_of_an_agent_that_breaks_off_are_tainted(
     harness: Harness, own_words: bool
@@ -218,10 +214,7 @@ async def test_words_of_an_agent_that_breaks_off_are_tainted(
     assert sorted(given.tainted for given in last.inputs) == [False, own_words]
 
 
-@pytest.mark.security
-async def test_words_of_an_agent_that_fails_to_perform_are_tainted(
-    harness: Harness,
-) -> None:
+async def test_words_of_an_agent_that_fails_to_perform_are_tainted(harness: Harness) -> None:
     proposal = ProposedAction(action_id="1", tool="send", digest="sha256:1")
 
     async def sends(_: Any) -> AsyncIterator[ExecuteResponse]:
@@ -240,10 +233,10 @@ async def test_words_of_an_agent_that_fails_to_perform_are_tainted(
     async with harness.gateway() as gateway:
         following = Following(gateway)
         first = await following.asked()
-        await respond(gateway, first.approval_id, APPROVE)
+        await respond(gateway, first, APPROVE)
         second = await following.asked(2)
         assert "Eve" in second.task_description
-        await respond(gateway, second.approval_id, DENY)
+        await respond(gateway, second, DENY)
         events = await following.end()
     result = result_of(events, "a")
     assert (result.error.type, result.tainted) == ("OutcomeUnknown", True)

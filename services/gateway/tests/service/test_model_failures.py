@@ -6,17 +6,13 @@ from typing import Any
 
 import pytest
 from gateway_harness.harness import Harness
+from gateway_harness.raw_agents import RawAgent, add_raw_agent
 
 from bos.agent.v1 import (
-    AgentServiceServicer,
-    DescribeResponse,
     ExecuteResponse,
-    add_AgentServiceServicer_to_server,
 )
 from bos.gateway.v1 import RUN_STATUS_FAILED
 from bos_agentkit import AgentFailure, agent_card
-from bos_chassis.server import Servicer, grpc_server
-from bos_chassis.settings import ServerSettings
 from bos_errors import Unavailable
 from bos_llm.errors import ModelUnavailable
 from bos_testkit.agents import EchoAgent, FailingAgent
@@ -38,9 +34,7 @@ from bos_testkit.plans import step
 async def test_failures_of_models_are_neither_repeated_nor_replanned(
     harness: Harness, error: Any, attempts: int, plans: int
 ) -> None:
-    agent = FailingAgent("failing", error=error)
-    await harness.add_agent(agent)
-    harness.planner.steps = [step("a", "failing")]
+    agent = await harness.plan(FailingAgent("failing", error=error))
     harness.planner.revisions = [[]]
     async with harness.gateway() as gateway:
         await gateway.ask()
@@ -48,38 +42,23 @@ async def test_failures_of_models_are_neither_repeated_nor_replanned(
     assert len(harness.planner.requests) == plans
 
 
-class Silent(AgentServiceServicer):
-    """Does not keep to its time, or turns every call away."""
-
-    def __init__(self, *, busy: bool) -> None:
-        self.calls = 0
-        self._busy = busy
-
-    async def Describe(self, request: Any, context: Any) -> DescribeResponse:
-        card = agent_card("silent", "Says nothing.", default_timeout_s=0.2, max_retries=2)
-        return DescribeResponse(card=card)
-
-    async def Execute(self, request: Any, context: Any) -> AsyncIterator[ExecuteResponse]:
-        self.calls += 1
-        if self._busy:
-            raise Unavailable("not now")
-        await asyncio.Event().wait()
-        yield ExecuteResponse()
-
-
 @pytest.mark.parametrize(("busy", "calls"), [(False, 1), (True, 3)])
 async def test_call_that_exceeds_its_step_timeout_is_not_repeated(
     harness: Harness, busy: bool, calls: int
 ) -> None:
-    agent = Silent(busy=busy)
-    served = Servicer(agent, add_AgentServiceServicer_to_server, "bos.agent.v1.AgentService")
-    server = grpc_server(ServerSettings.load(grace_s=0.1), [served], telemetry=harness.telemetry)
-    harness.agent_targets["silent"] = (await harness.stack.enter_async_context(server)).address
+    async def silent(_: Any) -> AsyncIterator[ExecuteResponse]:
+        if busy:
+            raise Unavailable("not now")
+        await asyncio.Event().wait()
+        yield ExecuteResponse()
+
+    agent = RawAgent("silent", silent, default_timeout_s=0.2, max_retries=2)
+    await add_raw_agent(harness, agent)
     harness.planner.steps = [step("a", "silent")]
     async with harness.gateway(max_revisions=0) as gateway:
         response = await gateway.ask()
     assert response.status == RUN_STATUS_FAILED
-    assert agent.calls == calls
+    assert len(agent.inputs) == calls
 
 
 @pytest.mark.parametrize(("set_s", "given_s"), [(None, 20), (10_000, 480)])

@@ -22,6 +22,7 @@ from bos_testkit.certificates import Authority
 
 pytestmark = pytest.mark.security
 
+_FILES = ("cert_file", "key_file", "ca_file")
 _SERVED: tuple[tuple[str, type, Any], ...] = (
     ("planner", PlannerDouble, add_PlannerServiceServicer_to_server),
     ("composer", ComposerDouble, add_ComposerServiceServicer_to_server),
@@ -54,13 +55,10 @@ async def served(**shown: TlsSettings | None) -> AsyncIterator[dict[str, str]]:
 
 async def findings(env: dict[str, str], tls: TlsSettings) -> dict[str, list[str]]:
     """What `bos doctor` says with these certificates, by check: level, text and advice."""
-    files = {
-        "BOS_TLS_CERT_FILE": str(tls.cert_file),
-        "BOS_TLS_KEY_FILE": str(tls.key_file),
-        "BOS_TLS_CA_FILE": str(tls.ca_file),
-    }
-    arguments = ("doctor", "--json")
-    done = await asyncio.to_thread(CliRunner().invoke, main, arguments, env={**env, **files})
+    files = {f"BOS_TLS_{name.upper()}": str(getattr(tls, name)) for name in _FILES}
+    done = await asyncio.to_thread(
+        CliRunner().invoke, main, ("doctor", "--json"), env={**env, **files}
+    )
     found: dict[str, list[str]] = {}
     for each in json.loads(done.stdout)["findings"]:
         line = f"{each['level']}: {each['text']} -> {each['advice']}"

@@ -2,46 +2,39 @@
 
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
-import asyncpg
 import pytest
-from gateway_harness.answering import asked, refusal, respond
+from gateway_harness.answering import APPROVE, asked, refusal, respond
 from gateway_harness.callers import signed_in, token
+from gateway_harness.disconnects import seen_until
 from gateway_harness.harness import Client, Harness
+from gateway_harness.stored import fetch
 
 from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_FAILED,
     AGENT_EXECUTION_STATUS_SUCCEEDED,
     AgentResult,
 )
-from bos.audit.v1 import AuditServiceStub, ListAuditEntriesRequest
+from bos.audit.v1 import ListAuditEntriesRequest
 from bos.gateway.v1 import (
-    APPROVAL_DECISION_APPROVE,
     APPROVAL_STATUS_DENIED,
     APPROVAL_STATUS_PENDING,
     RUN_STATUS_CANCELLED,
     RUN_STATUS_EXECUTING,
     RUN_STATUS_FAILED,
     RUN_STATUS_SUCCEEDED,
-    AgentRequest,
-    AskRequest,
-    AskStreamRequest,
     CancelUserRunRequest,
     GetSpendRequest,
     GetStorageRequest,
     GetUserRunRequest,
     ListUserApprovalsRequest,
     ListUserRunsRequest,
-    OperatorServiceStub,
-    WatchRunRequest,
 )
 from bos_agentkit import AgentTask, failed, succeeded
 from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
 from bos_testkit.agents import RecordingAgent, SlowAgent
 from bos_testkit.audit import audit_entries, seal_all
-from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
 
 PLANTED = "planted"
@@ -72,34 +65,6 @@ async def agents(harness: Harness) -> None:
         await harness.add_agent(agent)
 
 
-async def ask(
-    harness: Harness, gateway: Client, caller: Any, task: str = "7", agent: str = "talker"
-) -> str:
-    harness.planner.steps = [step(f"{PLANTED}_step", agent, f"{PLANTED} {task}")]
-    request = AgentRequest(question=f"{PLANTED}?", conversation_id=PLANTED)
-    answer = await gateway.stub.Ask(AskRequest(request=request), timeout=60, metadata=caller)
-    return str(answer.response.run_id)
-
-
-async def begin(harness: Harness, gateway: Client, caller: Any) -> str:
-    """A run that is at work on a step."""
-    harness.planner.steps = [step(f"{PLANTED}_step", "slow")]
-    request = AskStreamRequest(request=AgentRequest(question=f"{PLANTED}?"))
-    async for message in gateway.stub.AskStream(request, timeout=60, metadata=caller):
-        if message.event.HasField("step_started"):
-            return str(message.event.run_id)
-    raise AssertionError("no step was started")
-
-
-async def call(gateway: Client, method: str, request: Any) -> Any:
-    stub = OperatorServiceStub(gateway.channel)
-    return await getattr(stub, method)(request, timeout=60, metadata=OPS)
-
-
-async def seen(gateway: Client, run_id: str) -> Any:
-    return (await call(gateway, "GetUserRun", GetUserRunRequest(run_id=run_id))).run
-
-
 @pytest.mark.usefixtures("agents")
 async def test_operator_sees_runs_of_all_users_without_content(
     harness: Harness, tmp_path: Path
@@ -108,7 +73,7 @@ async def test_operator_sees_runs_of_all_users_without_content(
         of_ada = await ask(harness, gateway, ADA)
         of_bea = await ask(harness, gateway, BEA, "fail")
         running = await begin(harness, gateway, BEA)
-        page = await call(gateway, "ListUserRuns", ListUserRunsRequest())
+        page = await call(gateway, ListUserRunsRequest())
         assert [(run.run_id, run.user_id) for run in page.runs] == [
             (running, "bea"),
             (of_bea, "bea"),
@@ -142,12 +107,10 @@ async def test_run_with_an_unreadable_log_is_listed_by_its_row(
     async with harness.gateway(auth=signed_in(tmp_path)) as gateway:
         sound = await ask(harness, gateway, ADA)
         broken = await ask(harness, gateway, BEA, "fail")
-        connection = await asyncpg.connect(harness.dsn)
-        await connection.execute(
-            "UPDATE gateway.run_events SET payload = '\\xff' WHERE run_id = $1", UUID(broken)
+        await fetch(
+            harness.dsn, "UPDATE run_events SET payload = '\\xff' WHERE run_id = $1", broken
         )
-        await connection.close()
-        page = await call(gateway, "ListUserRuns", ListUserRunsRequest())
+        page = await call(gateway, ListUserRunsRequest())
         assert [run.run_id for run in page.runs] == [broken, sound]
         assert [list(run.agents) for run in page.runs] == [[], ["talker"]]
         run = await seen(gateway, broken)
@@ -163,7 +126,7 @@ async def test_runs_are_found_by_filters_and_in_pages(harness: Harness, tmp_path
         wrong = await ask(harness, gateway, ADA, "exceed", "other")
 
         async def found(**wanted: Any) -> list[str]:
-            page = await call(gateway, "ListUserRuns", ListUserRunsRequest(**wanted))
+            page = await call(gateway, ListUserRunsRequest(**wanted))
             return [run.run_id for run in page.runs]
 
         for wanted, runs in (
@@ -183,7 +146,7 @@ async def test_runs_are_found_by_filters_and_in_pages(harness: Harness, tmp_path
             paged, page_token = list[str](), ""
             while not paged or page_token:
                 request = ListUserRunsRequest(page_size=1, page_token=page_token, **wanted)
-                page = await call(gateway, "ListUserRuns", request)
+                page = await call(gateway, request)
                 paged += [run.run_id for run in page.runs]
                 page_token = page.next_page_token
             assert paged == runs, wanted
@@ -199,10 +162,8 @@ async def test_operator_cancels_runs_of_others_and_is_audited(
 ) -> None:
     async with harness.gateway(auth=signed_in(tmp_path)) as gateway:
         run_id = await begin(harness, gateway, ADA)
-        request = CancelUserRunRequest(run_id=run_id, reason="it hangs")
-        await call(gateway, "CancelUserRun", request)
-        watch = gateway.stub.WatchRun(WatchRunRequest(run_id=run_id), timeout=60, metadata=ADA)
-        response = [message.event async for message in watch][-1].run_finished.response
+        await call(gateway, CancelUserRunRequest(run_id=run_id, reason="it hangs"))
+        response = (await gateway.by(ADA).watch(run_id))[-1].run_finished.response
         assert response.status == RUN_STATUS_CANCELLED
         assert "it hangs" in response.answer
         for action in ("run.cancelled", "run.inspected"):
@@ -216,7 +177,7 @@ async def test_spend_is_summed_for_each_user_and_for_all(harness: Harness, tmp_p
     async with harness.gateway(auth=signed_in(tmp_path), max_run_tokens=0) as gateway:
         for caller, task in ((ADA, "10"), (ADA, "20"), (BEA, "5000"), (BEA, "fail")):
             await ask(harness, gateway, caller, task)
-        spend = await call(gateway, "GetSpend", GetSpendRequest(days=31))
+        spend = await call(gateway, GetSpendRequest(days=31))
         assert [
             (each.user_id, each.runs, each.failed_runs, each.tokens) for each in spend.users
         ] == [("bea", 2, 1, 5000), ("ada", 2, 0, 30)]
@@ -229,13 +190,10 @@ async def test_spend_is_summed_for_each_user_and_for_all(harness: Harness, tmp_p
 async def test_approvals_of_all_are_listed_without_what_is_proposed(
     harness: Harness, tmp_path: Path
 ) -> None:
-    await harness.add_agent(DeployAgent())
-    made = step(f"{PLANTED}_step", "deploy", f"deploy {PLANTED} 1.2")
-    made.tools.extend(["check_deploy_status", "trigger_deployment"])
-    harness.planner.steps = [made]
+    await harness.plan_deployment(f"deploy {PLANTED} 1.2")
     async with harness.gateway(auth=signed_in(tmp_path)) as gateway:
-        first, second = await asked(gateway, ADA), await asked(gateway, BEA)
-        page = await call(gateway, "ListUserApprovals", ListUserApprovalsRequest(page_size=1))
+        first, second = await asked(gateway.by(ADA)), await asked(gateway.by(BEA))
+        page = await call(gateway, ListUserApprovalsRequest(page_size=1))
         (newest,) = page.approvals
         assert (newest.approval_id, newest.user_id) == (second.approval_id, "bea")
         assert (newest.status, newest.agent_name) == (APPROVAL_STATUS_PENDING, "deploy")
@@ -243,15 +201,15 @@ async def test_approvals_of_all_are_listed_without_what_is_proposed(
         assert newest.HasField("expire_time")
         assert not newest.HasField("respond_time")
         rest = ListUserApprovalsRequest(page_size=1, page_token=page.next_page_token)
-        page = await call(gateway, "ListUserApprovals", rest)
+        page = await call(gateway, rest)
         assert [each.approval_id for each in page.approvals] == [first.approval_id]
         assert not page.next_page_token
         denied = ListUserApprovalsRequest(status=APPROVAL_STATUS_DENIED)
-        assert not (await call(gateway, "ListUserApprovals", denied)).approvals
+        assert not (await call(gateway, denied)).approvals
         # One with instructions was sent back.
-        await respond(gateway, first, APPROVAL_DECISION_APPROVE, ADA)
-        await respond(gateway, second, APPROVAL_DECISION_APPROVE, BEA, f"{PLANTED} version 1.3")
-        page = await call(gateway, "ListUserApprovals", ListUserApprovalsRequest())
+        await respond(gateway.by(ADA), first, APPROVE)
+        await respond(gateway.by(BEA), second, APPROVE, f"{PLANTED} version 1.3")
+        page = await call(gateway, ListUserApprovalsRequest())
         found = {each.approval_id: each.is_sent_back for each in page.approvals}
         assert [found[each.approval_id] for each in (first, second)] == [False, True]
         assert PLANTED not in f"{newest}{page}"
@@ -260,7 +218,7 @@ async def test_approvals_of_all_are_listed_without_what_is_proposed(
 @pytest.mark.requirement("O-09")
 async def test_storage_names_the_largest_tables_first(harness: Harness, tmp_path: Path) -> None:
     async with harness.gateway(auth=signed_in(tmp_path)) as gateway:
-        storage = await call(gateway, "GetStorage", GetStorageRequest())
+        storage = await call(gateway, GetStorageRequest())
         sizes = [each.bytes for each in storage.tables]
         assert sizes == sorted(sizes, reverse=True)
         assert storage.database_bytes > sum(sizes) > 0
@@ -269,10 +227,9 @@ async def test_storage_names_the_largest_tables_first(harness: Harness, tmp_path
         assert not [schema for schema, _ in tables if schema.startswith("pg_")]
 
 
-async def trail(gateway: Client, caller: Any = ROOT, **wanted: Any) -> Any:
+async def trail(gateway: Client, **wanted: Any) -> Any:
     request = ListAuditEntriesRequest(**{"service": SCHEMA, **wanted})
-    stub = AuditServiceStub(gateway.channel)
-    return await stub.ListAuditEntries(request, timeout=60, metadata=caller)
+    return await gateway.by(ROOT).call(request)
 
 
 @pytest.mark.usefixtures("agents")
@@ -282,7 +239,7 @@ async def test_administrators_read_the_trail_by_filters_and_pages(
     async with harness.gateway(auth=signed_in(tmp_path)) as gateway:
         of_ada = await ask(harness, gateway, ADA)
         of_bea = await ask(harness, gateway, BEA)
-        await call(gateway, "GetSpend", GetSpendRequest())
+        await call(gateway, GetSpendRequest())
         async with connect(harness.dsn, schema=SCHEMA) as session:
             await seal_all(session)
         found = await trail(gateway, action="question.asked")
@@ -311,3 +268,24 @@ async def test_administrators_read_the_trail_by_filters_and_pages(
             error = await refusal(trail(gateway, **{field: value}))
             assert error.reason == "INVALID_ARGUMENT"
             assert field in str(error)
+
+
+async def ask(
+    harness: Harness, gateway: Client, caller: Any, task: str = "7", agent: str = "talker"
+) -> str:
+    harness.planner.steps = [step(f"{PLANTED}_step", agent, f"{PLANTED} {task}")]
+    return (await gateway.by(caller).ask(f"{PLANTED}?", conversation_id=PLANTED)).run_id
+
+
+async def begin(harness: Harness, gateway: Client, caller: Any) -> str:
+    """A run that is at work on a step."""
+    harness.planner.steps = [step(f"{PLANTED}_step", "slow")]
+    return (await seen_until(gateway.by(caller), "step_started"))[0].run_id
+
+
+async def call(gateway: Client, request: Any) -> Any:
+    return await gateway.by(OPS).call(request)
+
+
+async def seen(gateway: Client, run_id: str) -> Any:
+    return (await call(gateway, GetUserRunRequest(run_id=run_id))).run

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from gateway_harness.answering import APPROVE, Following, get, respond, until_released
 from gateway_harness.harness import Client, Harness, result_of
 from gateway_harness.raw_agents import RawAgent, add_raw_agent, success
 from google.protobuf.struct_pb2 import Struct
@@ -21,7 +22,7 @@ from bos.agent.v1 import (
     TraceBatch,
 )
 from bos.common.v1 import Row, Table, TraceEvent, Value
-from bos.gateway.v1 import GetRunRequest, PlanQuestionRequest, RunStatus
+from bos.gateway.v1 import RunStatus
 from bos_agentkit import AgentTask, agent_card, succeeded, tool
 from bos_errors import FailedPrecondition
 from bos_gateway.run_log.session import SCHEMA
@@ -29,7 +30,6 @@ from bos_postgres import connect
 from bos_testkit.agents import RecordingAgent
 from bos_testkit.plans import step
 
-from .test_approvals import APPROVE, Following, get, respond, until_nobodys
 from .test_run_secrets import new_key
 
 SECRET, PASSWORD = "Planted/47+11-Token", "Pl4nted-Password"
@@ -109,15 +109,13 @@ async def stored(harness: Harness) -> str:
 
 def left_behind(gateway: Client) -> str:
     """What the gateway has logged and traced."""
-    assert gateway.telemetry is not None
     assert gateway.telemetry.spans
     spans = "\n".join(span.to_json() for span in gateway.telemetry.spans)
     return f"{gateway.telemetry.logs}\n{spans}"
 
 
 def assert_nowhere(text: str) -> None:
-    found = [form for form in FORMS if form in text or form.encode().hex() in text.lower()]
-    assert not found
+    assert not [form for form in FORMS if form in text or form.encode().hex() in text.lower()]
 
 
 async def echo(text: str) -> AsyncIterator[ExecuteResponse]:
@@ -146,20 +144,16 @@ async def test_planted_credentials_are_in_no_byte_no_line_and_no_span(harness: H
         step("d", "other", f"Use {SECRET} now.", "a"),
     ]
     harness.composer.deltas = ["By ", SECRET[:5], SECRET[5:], " it was done: P."]
-    async with harness.gateway(
-        lease_s=15.0, lease_renewal_s=1.0, secrets_keys=new_key()
-    ) as gateway:
+    async with harness.gateway(secrets_keys=new_key()) as gateway:
         following = Following(
             gateway, f"What does {SECRET} open?", context=nested(), trace=True, include_data=True
         )
         approval = await following.asked()
-        async with connect(harness.dsn, schema=SCHEMA) as session:
-            await until_nobodys(session, approval.run_id)
-        waiting = await stored(harness) + str(await get(gateway, approval.approval_id))
-        await respond(gateway, approval.approval_id, APPROVE)
+        await until_released(harness.dsn, approval.run_id)
+        waiting = await stored(harness) + str(await get(gateway, approval))
+        await respond(gateway, approval, APPROVE)
         events = await following.end()
-        request = GetRunRequest(run_id=approval.run_id)
-        run = (await gateway.stub.GetRun(request, timeout=20)).run
+        run = await gateway.run(approval.run_id)
         ended = await stored(harness)
         logged = left_behind(gateway)
 
@@ -242,10 +236,7 @@ async def test_a_plan_without_a_run_is_made_without_credentials(harness: Harness
     await add_raw_agent(harness, RawAgent("leaky", lambda _: success(), **DECLARES))
     harness.planner.steps = [step("a", "leaky")]
     async with harness.gateway() as gateway:
-        request = PlanQuestionRequest(
-            request={"question": f"What is {SECRET}?", "context": nested()}
-        )
-        await gateway.stub.PlanQuestion(request, timeout=20)
+        await gateway.plan(f"What is {SECRET}?", context=nested())
     assert_nowhere(str(harness.planner.requests))
     assert harness.planner.requests[0].question == f"What is {MASK}?"
 
@@ -277,9 +268,7 @@ class HeaderPoster(Poster):
 
 
 @pytest.mark.security
-async def test_value_of_a_map_is_masked_in_displays_and_whole_in_calls(
-    harness: Harness,
-) -> None:
+async def test_value_of_a_map_is_masked_in_displays_and_whole_in_calls(harness: Harness) -> None:
     poster = HeaderPoster("api_headers")
     await harness.add_agent(poster)
     posting = step("a", "poster", "post it")
@@ -287,13 +276,11 @@ async def test_value_of_a_map_is_masked_in_displays_and_whole_in_calls(
     harness.planner.steps = [posting]
     context = Struct()
     context.update({"api_headers": {"Authorization": f"Bearer {PASSWORD}", "X-Key": SECRET}})
-    async with harness.gateway(
-        lease_s=15.0, lease_renewal_s=1.0, secrets_keys=new_key()
-    ) as gateway:
+    async with harness.gateway(secrets_keys=new_key()) as gateway:
         following = Following(gateway, "Post it", context=context)
         approval = await following.asked()
-        shown = await stored(harness) + str(await get(gateway, approval.approval_id))
-        await respond(gateway, approval.approval_id, APPROVE)
+        shown = await stored(harness) + str(await get(gateway, approval))
+        await respond(gateway, approval, APPROVE)
         events = await following.end()
         assert_nowhere(shown + await stored(harness) + str(events) + left_behind(gateway))
     assert "[secret api_headers #" in str(approval.display)

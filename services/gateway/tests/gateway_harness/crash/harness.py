@@ -210,8 +210,6 @@ class Gateway:
 
     async def arm(self, failpoint: str) -> None:
         """Set the failpoint; it is in force once this returns."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
         self.process.stdin.write(f"{failpoint}\n".encode())
         await self.process.stdin.drain()
         answer = json.loads(await self.process.stdout.readline())

@@ -331,7 +331,6 @@ class Round:
             if not free:
                 continue
             slot = self._random.choice(free)
-            assert slot.gateway is not None
             slot.busy = True
             task = asyncio.create_task(self._befall(name, actions[name], slot, slot.gateway))
             self._tasks.add(task)
