@@ -5,10 +5,12 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
+from gateway_harness.admission import writers
 from gateway_harness.crash.harness import CrashHarness, open_crash_harness
 from gateway_harness.harness import Harness, open_harness
 
 from bos_gateway.run_log.session import SCHEMA
+from bos_gateway.run_log.writer import LogWriter
 from bos_gateway.service import migrate_store
 from bos_postgres import open_database
 from bos_testkit.postgres import PostgresServer, migrated_template
@@ -45,6 +47,13 @@ async def stack() -> AsyncIterator[AsyncExitStack]:
 def store(postgres_dsn: str) -> str:
     """URL of a database with the gateways' schema."""
     return postgres_dsn
+
+
+@pytest.fixture
+async def log(store: str) -> AsyncIterator[LogWriter]:
+    """The writer of one replica."""
+    async with writers(store, 1) as (opened,):
+        yield opened
 
 
 @pytest.fixture

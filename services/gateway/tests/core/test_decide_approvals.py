@@ -59,7 +59,6 @@ def result_of(state: RunState) -> AgentResult:
 
 
 def context_of(state: RunState) -> ApprovalContext:
-    """The decisions that are sent with the step that is under way."""
     return running(state).approval
 
 

@@ -69,5 +69,4 @@ def test_trace_of_planning_is_shown_if_the_trace_was_asked_for() -> None:
 
 
 def both(stored: Message, public: Message) -> set[str]:
-    """Fields of the same name."""
     return set(stored.DESCRIPTOR.fields_by_name) & set(public.DESCRIPTOR.fields_by_name)

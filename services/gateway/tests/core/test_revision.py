@@ -45,7 +45,6 @@ NOTHING = event(
 
 
 def costly(tokens: int) -> LogEvent:
-    """The failure of step ``a`` after so many tokens."""
     made = failed("a")
     made.step_finished.result.usage.input_tokens = tokens
     return made

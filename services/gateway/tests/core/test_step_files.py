@@ -35,8 +35,6 @@ def sent(files: StepFiles, name: str, size: int, *, parts: int = 1, last: bool =
 
 
 class Stored(RunFiles):
-    """Keeps files of runs that are in no log."""
-
     def __init__(self, folder: Path) -> None:
         super().__init__(None)
         self._folder = open_artefacts(folder.as_uri())

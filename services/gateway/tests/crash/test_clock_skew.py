@@ -6,9 +6,9 @@ from pathlib import Path
 
 import jwt
 import pytest
-from gateway_harness.disconnects import run_under_way
 from gateway_harness.harness import Harness, gateway_process
 from gateway_harness.stored import adoptions, fetchval, log_of, until
+from gateway_harness.streamed import run_under_way
 
 from bos.gateway.v1 import RUN_STATUS_SUCCEEDED
 from bos_chassis.auth.callers import RUN_TOKEN_KEY, RunTokenSigner, generate_keypair

@@ -93,7 +93,6 @@ async def held(
 
 
 def block_main_loop(condition: Callable[[], bool]) -> None:
-    """Until this is true."""
     while not condition():
         time.sleep(0.01)
 

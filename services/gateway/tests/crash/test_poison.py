@@ -6,7 +6,6 @@ from uuid import UUID, uuid4
 
 import pytest
 from gateway_harness.crash.harness import replica_process
-from gateway_harness.disconnects import run_under_way
 from gateway_harness.harness import SHORT_LEASE, Harness, gateway_process
 from gateway_harness.ownership_rows import (
     Pool,
@@ -18,6 +17,7 @@ from gateway_harness.ownership_rows import (
     owner_of,
 )
 from gateway_harness.stored import fetchval, log_of, until
+from gateway_harness.streamed import run_under_way
 
 from bos.gateway.v1 import RUN_STATUS_FAILED, RUN_STATUS_SUCCEEDED
 from bos.runlog.v1 import LogEvent

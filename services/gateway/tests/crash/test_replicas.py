@@ -6,11 +6,10 @@ from contextlib import asynccontextmanager
 
 import asyncpg
 import pytest
-from gateway_harness.disconnects import run_under_way, seen_until
 from gateway_harness.harness import SHORT_LEASE, Client, Harness, kinds
 from gateway_harness.postgres_proxy import postgres_proxy
 from gateway_harness.stored import adoptions, fetchval, log_of, until
-from gateway_harness.streamed import answer_text, logged
+from gateway_harness.streamed import answer_text, logged, run_under_way, seen_until
 
 from bos.gateway.v1 import (
     RUN_STATUS_CANCELLED,

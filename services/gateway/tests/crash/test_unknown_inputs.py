@@ -1,9 +1,9 @@
 """Inputs of a kind that this version does not know are left to a newer replica."""
 
 import pytest
-from gateway_harness.disconnects import run_under_way
 from gateway_harness.harness import Harness
 from gateway_harness.stored import fetch, log_of, until
+from gateway_harness.streamed import run_under_way
 
 from bos.gateway.v1 import RUN_STATUS_CANCELLED, RUN_STATUS_SUCCEEDED
 from bos.runlog.v1 import CancelRequested, LogEvent

@@ -264,16 +264,13 @@ class Client:
         return method_call(request, timeout=timeout_s, metadata=self.caller)
 
     async def ask(self, question: str = "What is new?", **request: Any) -> Any:
-        """The response of a unary Ask."""
         message = AskRequest(request=AgentRequest(question=question, **request))
         return (await self.call(message)).response
 
     def stream(self, question: str = "What is new?", **request: Any) -> Any:
-        """The call of an AskStream."""
         return self.call(AskStreamRequest(request=AgentRequest(question=question, **request)))
 
     async def events(self, question: str = "What is new?", **request: Any) -> list[RunEvent]:
-        """All events of an AskStream."""
         return [message.event async for message in self.stream(question, **request)]
 
     async def plan(self, question: str = "What is new?", **request: Any) -> Any:
@@ -290,7 +287,6 @@ class Client:
     async def watch(
         self, run_id: str, after_sequence: int = 0, after_offset: int = 0
     ) -> list[RunEvent]:
-        """All events of a WatchRun."""
         request = WatchRunRequest(
             run_id=run_id, after_sequence=after_sequence, after_offset=after_offset
         )
@@ -305,7 +301,6 @@ def deploying(task: str = "deploy shop 1.2", step_id: str = "a", agent: str = "d
 
 
 def gateway_settings(harness: Harness, **overrides: object) -> dict[str, str]:
-    """The environment of a gateway process."""
     settings = {
         "STORE_URL": harness.dsn,
         "PLANNER_TARGET": harness.planner_target,
@@ -387,7 +382,6 @@ def kinds(events: list[RunEvent]) -> list[str]:
 
 
 def result_of(events: list[RunEvent], step_id: str) -> AgentResult:
-    """The result of a step."""
     (found,) = [e.step_finished.result for e in events if e.step_finished.step_id == step_id]
     return found
 

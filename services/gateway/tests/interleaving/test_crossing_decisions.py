@@ -57,7 +57,6 @@ class Waiting:
         return await self.approvals.respond(request, Answerer("u"))
 
     async def record(self) -> None:
-        """The owner takes note of the decision."""
         await self._append(3, [self._resolved(APPROVAL_STATUS_APPROVED)])
 
     async def end(self, first: int, *events: LogEvent, status: int = RUN_STATUS_CANCELLED) -> None:

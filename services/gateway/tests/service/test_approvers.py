@@ -172,7 +172,6 @@ async def identity(harness: Harness, stack: AsyncExitStack) -> Caller:
 
 
 def by_identity(identity: Caller) -> dict[str, Any]:
-    """Settings of a gateway that trusts it."""
     auth = AuthSettings.load(issuer="bos-identity", identity_target=identity.address)
     return {"auth": auth, "approvers": {"deploy.*": {"roles": ["approver"]}}}
 

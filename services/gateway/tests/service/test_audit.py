@@ -56,8 +56,6 @@ FILE = f"{PLANTED} bytes".encode()
 
 
 class Reader(RecordingAgent):
-    """Reads by a tool, and says so."""
-
     def __init__(self) -> None:
         @tool(description="Runs a query.")
         async def query(statement: str) -> dict[str, Any]:

@@ -35,8 +35,6 @@ class TellingAgent(RecordingAgent):
 
 
 class Setup:
-    """Identity, and a gateway that it trusts."""
-
     def __init__(self, harness: Harness, identity: Caller, key: str) -> None:
         self.harness, self.identity, self.key = harness, identity, key
 

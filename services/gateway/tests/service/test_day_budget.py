@@ -26,7 +26,7 @@ from bos_gateway.run_log.quota import held, settle
 from bos_gateway.run_log.records import Append, NewRun
 from bos_gateway.run_log.retention import Scope, erase, forget_days
 from bos_gateway.run_log.session import SCHEMA
-from bos_gateway.run_log.writer import UserLimit
+from bos_gateway.run_log.writer import LogWriter, UserLimit
 from bos_postgres import connect, fetchval
 
 
@@ -44,14 +44,13 @@ def end_of(run: NewRun, tokens: int | None) -> Append:
     [({"mine": 25_000}, [5000, 10_000, 10_000] * 4), ({"all_": 55_000}, [5000, *[10_000] * 5])],
 )
 async def test_day_limit_is_exact_on_a_replica_under_concurrency(
-    store: str, pool: Any, bounds: dict[str, int], stored: list[int]
+    store: str, pool: Any, bounds: dict[str, int], stored: list[int], log: LogWriter
 ) -> None:
     day = bounded(pool, **bounds)
-    async with writers(store, 1) as (log,):
-        outcomes = await asyncio.gather(
-            *(accept(day, log, run_of(f"user-{i % 4}", 10_000)) for i in range(60)),
-            return_exceptions=True,
-        )
+    outcomes = await asyncio.gather(
+        *(accept(day, log, run_of(f"user-{i % 4}", 10_000)) for i in range(60)),
+        return_exceptions=True,
+    )
     accepted = [outcome for outcome in outcomes if isinstance(outcome, NewRun)]
     # The last one gets what is left.
     assert sorted(held(run.event) for run in accepted) == sorted(stored)
@@ -78,32 +77,32 @@ async def test_replicas_exceed_a_day_limit_by_at_most_one_each(store: str, pool:
 
 @pytest.mark.parametrize(("left", "stored"), [(5000, 5000), (4999, None)])
 async def test_a_run_gets_what_is_left_if_that_is_worth_beginning_with(
-    store: str, pool: Any, left: int, stored: int | None
+    pool: Any, left: int, stored: int | None, log: LogWriter
 ) -> None:
     day = bounded(pool, mine=20_000 + left)
-    async with writers(store, 1) as (log,):
-        await accept(day, log, run_of("anna", 20_000))
-        run = run_of("anna", 20_000)
-        if stored is None:
-            with pytest.raises(DayLimit):
-                await accept(day, log, run)
-        else:
-            assert held((await accept(day, log, run)).event) == stored
-
-
-async def test_end_of_a_run_frees_what_it_did_not_consume(store: str, pool: Any) -> None:
-    first, other = bounded(pool, mine=10_000), bounded(pool, mine=10_000)
-    async with writers(store, 1) as (log,):
-        run = await accept(first, log, run_of("anna", 10_000))
+    await accept(day, log, run_of("anna", 20_000))
+    run = run_of("anna", 20_000)
+    if stored is None:
         with pytest.raises(DayLimit):
-            await accept(other, log, run_of("anna", 5000))
-        end = end_of(run, 3000)
-        await log.append(end)
-        # Also where it was accepted, and before anything is settled.
-        assert held((await accept(first, log, run_of("anna", 5000))).event) == 5000
-        assert await days(store) == {"anna": 3000, "": 3000}
-        with pytest.raises(DayLimit) as caught:
-            await accept(other, log, run_of("anna", 5000))
+            await accept(day, log, run)
+    else:
+        assert held((await accept(day, log, run)).event) == stored
+
+
+async def test_end_of_a_run_frees_what_it_did_not_consume(
+    store: str, pool: Any, log: LogWriter
+) -> None:
+    first, other = bounded(pool, mine=10_000), bounded(pool, mine=10_000)
+    run = await accept(first, log, run_of("anna", 10_000))
+    with pytest.raises(DayLimit):
+        await accept(other, log, run_of("anna", 5000))
+    end = end_of(run, 3000)
+    await log.append(end)
+    # Also where it was accepted, and before anything is settled.
+    assert held((await accept(first, log, run_of("anna", 5000))).event) == 5000
+    assert await days(store) == {"anna": 3000, "": 3000}
+    with pytest.raises(DayLimit) as caught:
+        await accept(other, log, run_of("anna", 5000))
     assert caught.value.left == 2000
 
 
@@ -111,25 +110,25 @@ async def test_end_of_a_run_frees_what_it_did_not_consume(store: str, pool: Any)
     ("reported", "settles"), [(None, 10_000), (-5, 0), (2**63 - 1, 40_000), (40, 90)]
 )
 async def test_no_end_makes_a_sum_smaller_or_larger_than_a_sum_can_be(
-    store: str, pool: Any, reported: int | None, settles: int
+    store: str, pool: Any, reported: int | None, settles: int, log: LogWriter
 ) -> None:
-    async with writers(store, 1) as (log,):
-        run = await accept(bounded(pool, mine=100_000), log, run_of("anna", 10_000))
-        end = end_of(run, None if reported is None else 100)
-        if reported is not None:
-            usage = Usage(input_tokens=reported, output_tokens=reported // 2)
-            usage.unreported_tokens = 30 if reported == 40 else 0
-            end.events[0].run_finished.response.metadata.usage.CopyFrom(usage)
-        await log.append(end)
+    run = await accept(bounded(pool, mine=100_000), log, run_of("anna", 10_000))
+    end = end_of(run, None if reported is None else 100)
+    if reported is not None:
+        usage = Usage(input_tokens=reported, output_tokens=reported // 2)
+        usage.unreported_tokens = 30 if reported == 40 else 0
+        end.events[0].run_finished.response.metadata.usage.CopyFrom(usage)
+    await log.append(end)
     assert await days(store) == {"anna": settles, "": settles}
 
 
-async def test_a_run_is_settled_once_also_by_many_at_once(store: str, pool: Any) -> None:
+async def test_a_run_is_settled_once_also_by_many_at_once(
+    store: str, pool: Any, log: LogWriter
+) -> None:
     day = bounded(pool, mine=1_000_000)
-    async with writers(store, 1) as (log,):
-        runs = [await accept(day, log, run_of(f"user-{i % 3}", 10_000)) for i in range(30)]
-        for run in runs[:24]:
-            await log.append(end_of(run, 1000))
+    runs = [await accept(day, log, run_of(f"user-{i % 3}", 10_000)) for i in range(30)]
+    for run in runs[:24]:
+        await log.append(end_of(run, 1000))
 
     async def settled() -> int:
         async with connect(store, schema=SCHEMA) as session:
@@ -160,14 +159,13 @@ async def test_interrupted_settling_is_completed_by_the_next_gateway(store: str,
 
 
 async def test_next_day_begins_with_nothing_and_run_counts_for_its_own(
-    store: str, pool: Any
+    store: str, pool: Any, log: LogWriter
 ) -> None:
-    async with writers(store, 1) as (log,):
-        first = await accept(bounded(pool, mine=10_000), log, run_of("anna", 10_000))
-        await fetch(store, "UPDATE runs SET token_day = token_day - 1")  # midnight passes
-        second = await accept(bounded(pool, mine=10_000), log, run_of("anna", 10_000))
-        for run, tokens in ((first, 3000), (second, 4000)):
-            await log.append(end_of(run, tokens))
+    first = await accept(bounded(pool, mine=10_000), log, run_of("anna", 10_000))
+    await fetch(store, "UPDATE runs SET token_day = token_day - 1")  # midnight passes
+    second = await accept(bounded(pool, mine=10_000), log, run_of("anna", 10_000))
+    for run, tokens in ((first, 3000), (second, 4000)):
+        await log.append(end_of(run, tokens))
     await days(store)
     rows = await pool.fetch("SELECT tokens FROM token_days WHERE user_id = 'anna' ORDER BY day")
     assert [row["tokens"] for row in rows] == [3000, 4000]
@@ -189,13 +187,14 @@ async def test_a_request_that_is_repeated_is_not_charged_twice(store: str, pool:
     assert await unsettled(store) == 10_000
 
 
-async def test_a_run_refused_for_its_number_holds_no_tokens(store: str, pool: Any) -> None:
+async def test_a_run_refused_for_its_number_holds_no_tokens(
+    store: str, pool: Any, log: LogWriter
+) -> None:
     day = bounded(pool, mine=10_000)
-    async with writers(store, 1) as (log,):
-        await accept(day, log, run_of("anna", 1000, active=1))
-        with pytest.raises(UserLimit):
-            await accept(day, log, run_of("anna", 9000, active=1))
-        await accept(day, log, run_of("anna", 9000))
+    await accept(day, log, run_of("anna", 1000, active=1))
+    with pytest.raises(UserLimit):
+        await accept(day, log, run_of("anna", 9000, active=1))
+    await accept(day, log, run_of("anna", 9000))
     assert await unsettled(store) == 10_000
 
 
@@ -209,12 +208,11 @@ async def test_a_run_refused_for_its_number_holds_no_tokens(store: str, pool: An
     ],
 )
 async def test_only_what_a_bound_holds_for_is_counted(
-    store: str, pool: Any, user: str, bounds: dict[str, int], counts: bool
+    store: str, pool: Any, user: str, bounds: dict[str, int], counts: bool, log: LogWriter
 ) -> None:
-    async with writers(store, 1) as (log,):
-        run = await accept(bounded(pool, **bounds), log, run_of(user, 10_000))
-        assert await unsettled(store) == 10_000 * counts
-        await log.append(end_of(run, 3000))
+    run = await accept(bounded(pool, **bounds), log, run_of(user, 10_000))
+    assert await unsettled(store) == 10_000 * counts
+    await log.append(end_of(run, 3000))
     assert await days(store) == ({user: 3000, "": 3000} if counts else {})
 
 
@@ -282,10 +280,9 @@ async def test_what_user_consumed_on_day_of_erasing_is_erased_later(store: str, 
     assert await days(store) == {"": 4000}
 
 
-async def test_maintenance_deletes_old_token_days(store: str, pool: Any) -> None:
-    async with writers(store, 1) as (log,):
-        run = await accept(bounded(pool, mine=10_000), log, run_of("anna", 10_000))
-        await log.append(end_of(run, 10_000))
+async def test_maintenance_deletes_old_token_days(store: str, pool: Any, log: LogWriter) -> None:
+    run = await accept(bounded(pool, mine=10_000), log, run_of("anna", 10_000))
+    await log.append(end_of(run, 10_000))
     assert len(await days(store)) == 2
     for back, left in ((40, 2), (41, 0)):
         day = "(now() AT TIME ZONE 'UTC')::date - $1::int"

@@ -7,11 +7,10 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from gateway_harness.disconnects import run_under_way, seen_until
 from gateway_harness.harness import Client, Harness
 from gateway_harness.ownership_rows import insert_run
 from gateway_harness.stored import fetch, fetchval
-from gateway_harness.streamed import answer_text, cursor, logged
+from gateway_harness.streamed import answer_text, cursor, logged, run_under_way, seen_until
 from prometheus_client import CollectorRegistry
 
 from bos.gateway.v1 import RUN_STATUS_SUCCEEDED, RunEvent, WatchRunRequest
@@ -29,8 +28,6 @@ from bos_testkit.waiting import eventually
 
 
 class Watching:
-    """A client that follows a run and keeps what it sees."""
-
     def __init__(self, client: Client, run_id: str, **after: int) -> None:
         self.seen: list[RunEvent] = []
         self._call = client.call(WatchRunRequest(run_id=run_id, **after))
@@ -126,27 +123,6 @@ async def test_run_is_read_once_however_many_follow_it(
     for follower in followers[1:]:
         assert [_timeless(event) for event in follower.seen] == expected
         assert follower.seen[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
-
-
-async def test_cursor_from_beyond_end_waits_without_affecting_others(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looks = counted_looks(monkeypatch)
-    slow = await harness.plan(SlowAgent("slow"))
-    async with harness.gateway() as owner, harness.gateway() as other:
-        run_id = await run_under_way(owner, slow)
-        most = 2**63 - 1
-        odd = Watching(other, run_id, after_sequence=most, after_offset=most)
-        await eventually(follows)
-        honest = Watching(other, run_id)
-        await eventually(lambda: honest.has("step_started"))
-        slow.release.set()
-        await asyncio.gather(odd.task, honest.task)
-        assert await other.watch(run_id, most) == []
-    assert [event.sequence for event in logged(honest.seen)][:3] == [1, 2, 3]
-    assert honest.has("run_finished")
-    assert odd.has("run_finished")
-    assert len(looks) < 30
 
 
 async def test_lost_messages_are_made_up_for_by_one_query_for_all_runs(
@@ -259,20 +235,6 @@ async def test_gap_is_a_broken_log(harness: Harness, pool: Any) -> None:
             await read
 
 
-async def test_pages_are_read_on_also_behind_a_mirror_that_began_later(harness: Harness) -> None:
-    """One follower is at the end already when another begins at the beginning."""
-    slow = await harness.plan(SlowAgent("slow"))
-    async with harness.gateway() as owner, harness.gateway() as other:
-        seen = await seen_until(owner, "step_started")
-        late = Watching(other, seen[0].run_id, after_sequence=seen[-1].sequence)
-        await eventually(follows)
-        early = Watching(other, seen[0].run_id)
-        await eventually(lambda: early.has("step_started"))
-        slow.release.set()
-        await asyncio.gather(late.task, early.task)
-    assert logged(early.seen) == [*seen, *logged(late.seen)]
-
-
 async def test_owner_is_notified_repeatedly_of_followers_of_a_run(
     store: str, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -300,3 +262,25 @@ async def follow(reader: RunReader, run_id: UUID) -> None:
 
 def follows() -> bool:
     return any(task.get_name().startswith("follow ") for task in asyncio.all_tasks())
+
+
+async def test_followers_at_and_beyond_the_end_do_not_affect_one_from_the_beginning(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = counted_looks(monkeypatch)
+    slow = await harness.plan(SlowAgent("slow"))
+    async with harness.gateway() as owner, harness.gateway() as other:
+        seen = await seen_until(owner, "step_started")
+        run_id, most = seen[0].run_id, 2**63 - 1
+        odd = Watching(other, run_id, after_sequence=most, after_offset=most)
+        late = Watching(other, run_id, after_sequence=seen[-1].sequence)
+        await eventually(follows)
+        early = Watching(other, run_id)
+        await eventually(lambda: early.has("step_started"))
+        slow.release.set()
+        await asyncio.gather(odd.task, late.task, early.task)
+        assert await other.watch(run_id, most) == []
+    assert logged(early.seen) == [*seen, *logged(late.seen)]
+    assert early.has("run_finished")
+    assert odd.has("run_finished")
+    assert len(looks) < 30

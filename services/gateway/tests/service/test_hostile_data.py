@@ -39,7 +39,6 @@ from bos.common.v1 import (
     TraceEvent,
     Usage,
     Value,
-    ValueList,
     ValueMap,
 )
 from bos.composer.v1 import ComposerOutput
@@ -235,24 +234,6 @@ async def test_too_many_values_fail_their_step_and_rows_are_truncated(harness: H
     assert "holds more than 100000 values" in result_of(events, "a").error.message
     assert result_of(events, "b").table.truncated
     assert result_of(events, "b").table.row_count <= MAX_VALUES // 2
-
-
-async def test_references_that_blow_up_fail_only_their_step(harness: Harness) -> None:
-    await add_raw_agent(harness, RawAgent("wide", lambda c: success(answer="x" * 250_000)))
-    good = await add_raw_agent(harness, RawAgent("good", lambda c: success()))
-    greedy = step("b", "good")
-    texts = [Value(string_value="@{outputs.a.answer}")] * 200
-    greedy.sub_task_input["all"].CopyFrom(Value(list_value=ValueList(values=texts)))
-    harness.planner.steps = [step("a", "wide"), greedy, step("c", "good", "@{outputs.b.answer}")]
-    async with harness.gateway() as gateway:
-        events = await gateway.events()
-        await read_by_all(harness, gateway, events)
-        harness.planner.steps = [step("a", "good")]
-        assert (await gateway.ask()).status == RUN_STATUS_SUCCEEDED
-    error = result_of(events, "b").error
-    assert error.type == "ResultTooLarge"
-    assert "larger than" in error.message
-    assert len(good.inputs) == 1
 
 
 async def test_output_of_a_composer_is_bounded_as_well(harness: Harness) -> None:

@@ -11,10 +11,10 @@ from uuid import uuid4
 
 import pytest
 from click.testing import CliRunner, Result
-from gateway_harness.disconnects import run_under_way
 from gateway_harness.harness import Harness, gateway_process
 from gateway_harness.ownership_rows import insert_run
 from gateway_harness.stored import fetch, fetchval
+from gateway_harness.streamed import run_under_way
 
 from bos.gateway.v1 import ListRunsRequest
 from bos.planner.v1 import Step

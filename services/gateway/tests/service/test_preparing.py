@@ -16,8 +16,6 @@ from bos_testkit.waiting import eventually
 
 
 class TokenKeeper(PreparingAgent):
-    """Keeps the token that it is called with."""
-
     token = ""
 
     async def prepare(self, metadata: TaskMetadata, question: str) -> None:

@@ -74,7 +74,6 @@ class Breaking(ComposerDouble):
 
 
 def served(servicer: Any) -> AbstractAsyncContextManager[GrpcServer]:
-    """Serve a planner or a composer."""
     name = COMPOSER if isinstance(servicer, ComposerDouble) else PLANNER
     telemetry = Telemetry.for_tests(name)
     settings = ServerSettings.load(grace_s=0.1)
@@ -87,7 +86,6 @@ async def heard(stream: AsyncIterator[Any], messages: list[Any]) -> None:
 
 
 def method_of(channels: Channels, address: str, service: str = PLANNER) -> Any:
-    """What plans, or composes, at this address."""
     channel = channels.get(address)
     if service == COMPOSER:
         return ComposerServiceStub(channel).Compose
@@ -220,7 +218,6 @@ class Line:
         writer.close()
 
     def cut(self) -> None:
-        """Break all connections."""
         for writer in self._writers:
             writer.transport.abort()
         self._writers.clear()
@@ -228,7 +225,6 @@ class Line:
 
 @asynccontextmanager
 async def line_to(servicer: Any) -> AsyncIterator[Line]:
-    """A served double behind a line."""
     async with served(servicer) as server:
         line = Line(int(server.address.rpartition(":")[2]))
         listening = await asyncio.start_server(line.take, "127.0.0.1", 0)

@@ -172,7 +172,6 @@ async def test_locked_orphan_keeps_no_other_from_being_released(
 
 
 async def unowned(pool: Any, count: int) -> list[UUID]:
-    """Unowned runs, all at once."""
     runs = [run_of("u") for _ in range(count)]
     run_ids = [run.run_id for run in runs]
     async with pool.acquire() as session, session.transaction():

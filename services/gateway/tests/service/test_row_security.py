@@ -35,7 +35,6 @@ async def pools(dsn: str) -> AsyncIterator[tuple[Any, Any]]:
 
 
 async def two_runs(own: Any) -> tuple[UUID, UUID]:
-    """A run of ada's and one of eve's."""
     ada, eve = await insert_run(own, uuid4()), await insert_run(own, uuid4())
     for run_id, user in ((ada, "ada"), (eve, "eve")):
         await own.execute("UPDATE runs SET user_id = $2 WHERE run_id = $1", run_id, user)

@@ -44,7 +44,6 @@ FINISHED = LogEvent(run_finished=RunFinished())
 
 
 async def stored(store: str, run_id: UUID) -> list[int]:
-    """Sequences in the log of a run."""
     rows = "SELECT sequence FROM run_events WHERE run_id = $1 ORDER BY sequence"
     return [row["sequence"] for row in await fetch(store, rows, run_id)]
 
@@ -82,7 +81,7 @@ async def test_append_plans_made_on_empty_tables_scan_none(store: str) -> None:
     assert max(found.values()) < 15, found
 
 
-async def test_release_until_a_decision_can_be_written_twice(store: str) -> None:
+async def test_release_until_a_decision_can_be_written_twice(store: str, log: LogWriter) -> None:
     """As when the answer to the first try was lost; nothing changes hands by it a second time."""
     run = run_of("u")
     released = LogEvent(run_released=RunReleased(reason=WAITING_FOR_APPROVAL))
@@ -92,21 +91,22 @@ async def test_release_until_a_decision_can_be_written_twice(store: str) -> None
     async def owned() -> tuple[Any, int]:
         return tuple((await fetch(store, "SELECT replica_id, status FROM runs"))[0])
 
-    async with writers(store, 1) as (log,):
-        await log.accept(run)
-        replica, _ = await owned()
-        for _ in range(2):
-            await log.append(append)
-            assert await owned() == (None, waiting)
-        with pytest.raises(LostRun):  # another event, of an unowned run
-            await log.append(Append(run.run_id, 1, 3, [progress()]))
-        await fetch(store, "UPDATE runs SET epoch = 2, replica_id = $1", uuid4())
-        await log.append(append)  # it is in the log, regardless of the present owner
+    await log.accept(run)
+    replica, _ = await owned()
+    for _ in range(2):
+        await log.append(append)
+        assert await owned() == (None, waiting)
+    with pytest.raises(LostRun):  # another event, of an unowned run
+        await log.append(Append(run.run_id, 1, 3, [progress()]))
+    await fetch(store, "UPDATE runs SET epoch = 2, replica_id = $1", uuid4())
+    await log.append(append)  # it is in the log, regardless of the present owner
     assert (await owned())[0] not in (None, replica)
     assert await stored(store, run.run_id) == [1, 2]
 
 
-async def test_approval_is_stored_with_its_event_and_ends_with_its_run(store: str) -> None:
+async def test_approval_is_stored_with_its_event_and_ends_with_its_run(
+    store: str, log: LogWriter
+) -> None:
     run = run_of("u")
     approval = Approval(approval_id=str(uuid4()), run_id=str(run.run_id), step_id="a")
     asked = LogEvent(approval_requested=ApprovalRequested(approval=approval))
@@ -114,15 +114,14 @@ async def test_approval_is_stored_with_its_event_and_ends_with_its_run(store: st
     async def approvals() -> list[tuple[str, int]]:
         return [tuple(row) for row in await fetch(store, "SELECT user_id, status FROM approvals")]
 
-    async with writers(store, 1) as (log,):
-        await log.accept(run)
-        with pytest.raises(LostRun):
-            await log.append(Append(run.run_id, 9, 2, [asked]))
-        assert await approvals() == []
-        await log.append(Append(run.run_id, 1, 2, [asked]))
-        assert await approvals() == [("u", 1)]
-        await log.append(Append(run.run_id, 1, 3, [FINISHED], RUN_STATUS_FAILED, finished=True))
-        assert await approvals() == [("u", 5)]
+    await log.accept(run)
+    with pytest.raises(LostRun):
+        await log.append(Append(run.run_id, 9, 2, [asked]))
+    assert await approvals() == []
+    await log.append(Append(run.run_id, 1, 2, [asked]))
+    assert await approvals() == [("u", 1)]
+    await log.append(Append(run.run_id, 1, 3, [FINISHED], RUN_STATUS_FAILED, finished=True))
+    assert await approvals() == [("u", 5)]
 
 
 async def test_append_that_does_not_follow_the_log_is_refused(store: str) -> None:
@@ -154,17 +153,18 @@ async def test_append_that_does_not_follow_the_log_is_refused(store: str) -> Non
     assert counts == [1, 1, 2, 2, 2]
 
 
-async def test_append_of_an_earlier_epoch_is_refused_in_a_shared_batch(store: str) -> None:
+async def test_append_of_an_earlier_epoch_is_refused_in_a_shared_batch(
+    store: str, log: LogWriter
+) -> None:
     run = run_of("u")
-    async with writers(store, 1) as (log,):
-        await log.accept(run)
-        await fetch(store, "UPDATE runs SET epoch = 2")
-        outcomes = await asyncio.gather(
-            log.append(Append(run.run_id, 1, 2, [FINISHED], RUN_STATUS_FAILED, True)),
-            log.append(Append(run.run_id, 2, 2, [progress()])),
-            return_exceptions=True,
-        )
-        ended = await fetchval(store, "SELECT finished_at IS NOT NULL FROM runs")
+    await log.accept(run)
+    await fetch(store, "UPDATE runs SET epoch = 2")
+    outcomes = await asyncio.gather(
+        log.append(Append(run.run_id, 1, 2, [FINISHED], RUN_STATUS_FAILED, True)),
+        log.append(Append(run.run_id, 2, 2, [progress()])),
+        return_exceptions=True,
+    )
+    ended = await fetchval(store, "SELECT finished_at IS NOT NULL FROM runs")
     assert isinstance(outcomes[0], LostRun)
     assert outcomes[1] is None
     kinds = [event.WhichOneof("event") for event in await log_of(store)]
@@ -190,27 +190,27 @@ async def test_every_commit_waits_for_the_disk(store: str) -> None:
 
 
 @pytest.mark.requirement("A-10")
-async def test_concurrent_appends_of_a_run_keep_their_order(store: str) -> None:
+async def test_concurrent_appends_of_a_run_keep_their_order(store: str, log: LogWriter) -> None:
     run = run_of("u")
-    async with writers(store, 1) as (log,):
-        await log.accept(run)
-        parts = [Append(run.run_id, 1, n, [progress(str(n))]) for n in range(2, 602)]
-        await asyncio.gather(*map(log.submit, parts))
+    await log.accept(run)
+    parts = [Append(run.run_id, 1, n, [progress(str(n))]) for n in range(2, 602)]
+    await asyncio.gather(*map(log.submit, parts))
     assert await stored(store, run.run_id) == list(range(1, 602))
 
 
-async def test_refused_append_affects_what_follows_it_and_no_other_run(store: str) -> None:
+async def test_refused_append_affects_what_follows_it_and_no_other_run(
+    store: str, log: LogWriter
+) -> None:
     run, kept = run_of("u"), run_of("u")
-    async with writers(store, 1) as (log,):
-        await asyncio.gather(log.accept(run), log.accept(kept))
-        await fetch(store, "ALTER TABLE run_events ADD CHECK (kind <> 'run_adopted')")
-        before, refused, behind, beside = await asyncio.gather(
-            log.submit(Append(run.run_id, 1, 2, [progress()])),
-            log.submit(Append(run.run_id, 1, 3, [LogEvent(run_adopted=RunAdopted())])),
-            log.submit(Append(run.run_id, 1, 4, [progress()])),
-            log.submit(Append(kept.run_id, 1, 2, [progress()])),
-            return_exceptions=True,
-        )
+    await asyncio.gather(log.accept(run), log.accept(kept))
+    await fetch(store, "ALTER TABLE run_events ADD CHECK (kind <> 'run_adopted')")
+    before, refused, behind, beside = await asyncio.gather(
+        log.submit(Append(run.run_id, 1, 2, [progress()])),
+        log.submit(Append(run.run_id, 1, 3, [LogEvent(run_adopted=RunAdopted())])),
+        log.submit(Append(run.run_id, 1, 4, [progress()])),
+        log.submit(Append(kept.run_id, 1, 2, [progress()])),
+        return_exceptions=True,
+    )
     assert (before, beside) == (True, True)
     assert isinstance(refused, LogRefused)
     assert isinstance(behind, LostRun)

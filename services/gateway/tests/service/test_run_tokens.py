@@ -75,7 +75,6 @@ class Holder(SlowAgent):
 
 
 async def under_way(gateway: Client, token: str) -> bool:
-    """What the gateway says of the token."""
     bearer = gateway.by(((RUN_TOKEN_KEY, token),))
     return bool((await bearer.call(CheckRunTokenRequest())).under_way)
 

@@ -64,7 +64,6 @@ def emptied(folder: Path) -> None:
 
 
 async def fetched(client: Client, run_id: str, digest: str) -> tuple[Any, bytes]:
-    """What is said of a file, and its content."""
     call = client.call(DownloadFileRequest(run_id=run_id, digest=digest))
     parts = [part async for part in call]
     return parts[0].file, b"".join(part.content for part in parts)
@@ -109,7 +108,7 @@ async def test_only_files_of_the_run_that_are_still_there_are_served(
         assert above.reason == "INVALID_ARGUMENT"
         for blob in blobs(folder):
             blob.unlink()
-        assert (await refusal(fetched(gateway, run_id, PICTURE_DIGEST))).reason == "FILE_NOT_FOUND"
+        assert (await refusal(fetched(gateway, run_id, PICTURE_DIGEST))).reason == "FILE_GONE"
 
 
 @pytest.mark.parametrize("store", ["missing", "refusing"])

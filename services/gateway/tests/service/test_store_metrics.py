@@ -82,7 +82,6 @@ async def test_writes_that_postgresql_refuses_are_counted(
 
 
 async def waiting(harness: Harness, gateway: Client, version: str) -> Following:
-    """A run that waits for its approval."""
     harness.planner.steps = [deploying(f"deploy shop {version}")]
     following = Following(gateway)
     await following.asked()

@@ -39,7 +39,6 @@ async def look_up(
 
 
 async def until(gateway: Client, run_id: str, status: int) -> Run:
-    """The run, once it is in that state."""
     found = await look_up(gateway, run_id)
     async with asyncio.timeout(60):
         while found.status != status:

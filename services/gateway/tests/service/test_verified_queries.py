@@ -48,7 +48,6 @@ class Asking(RecordingAgent):
 
     @property
     def given(self) -> list[str]:
-        """Questions of the examples that came last."""
         return [each.question for each in self.inputs[-1].verified_queries]
 
 

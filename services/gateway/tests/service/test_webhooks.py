@@ -9,25 +9,23 @@ from aiohttp import web
 from gateway_harness.answering import DENY, Following, respond
 from gateway_harness.harness import Client, Harness, deploying
 from gateway_harness.receiver import (
+    GIVEN_UP,
     KEYS,
     LOOPBACK,
     Receiver,
     accept,
-    answer,
-    huge,
-    never,
-    open_receiver,
-)
-from gateway_harness.stored import fetch, fetchval
-from gateway_harness.webhooks import (
-    GIVEN_UP,
     add,
+    answer,
     deliveries,
     ended,
+    huge,
     look_up,
+    never,
+    open_receiver,
     refused,
     try_out,
 )
+from gateway_harness.stored import fetch, fetchval
 from standardwebhooks.webhooks import Webhook as Verifier
 from standardwebhooks.webhooks import WebhookVerificationError
 
@@ -57,19 +55,25 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 
 @pytest.fixture
+async def client(harness: Harness, receiver: Receiver) -> AsyncIterator[Client]:
+    async with harness.gateway(**receiver.settings()) as opened:
+        yield opened
+
+
+@pytest.fixture
 async def echo(harness: Harness) -> None:
+    await harness.add_agent(DeployAgent())
     await harness.plan(EchoAgent("sql"))
 
 
 @pytest.mark.usefixtures("echo")
 async def test_end_of_run_is_posted_signed_with_run_as_plain_json(
-    harness: Harness, receiver: Receiver
+    receiver: Receiver, client: Client
 ) -> None:
-    async with harness.gateway(**receiver.settings()) as client:
-        made = await add(client, receiver.url("/hook?team=7"))
-        response = await client.ask(context={"api_bearer_token": "a very secret token"})
-        (delivery,) = await ended(client, made.webhook.webhook_id, 1, DELIVERED)
-        webhook = await look_up(client, made.webhook.webhook_id)
+    made = await add(client, receiver.url("/hook?team=7"))
+    response = await client.ask(context={"api_bearer_token": "a very secret token"})
+    (delivery,) = await ended(client, made.webhook.webhook_id, 1, DELIVERED)
+    webhook = await look_up(client, made.webhook.webhook_id)
     (got,) = receiver.received
     event = Verifier(made.secret).verify(got.body, got.headers)
     assert event["type"] == "run.finished"
@@ -91,22 +95,21 @@ async def test_end_of_run_is_posted_signed_with_run_as_plain_json(
 
 @pytest.mark.usefixtures("echo")
 async def test_only_chosen_events_of_own_runs_are_posted(
-    harness: Harness, receiver: Receiver
+    harness: Harness, receiver: Receiver, client: Client
 ) -> None:
-    async with harness.gateway(**receiver.settings()) as client:
-        await add(client, receiver.url("/asked"), gateway.WEBHOOK_EVENT_APPROVAL_REQUESTED)
-        made = await add(client, receiver.url("/ended"), gateway.WEBHOOK_EVENT_RUN_FINISHED)
-        other = (await add(client, receiver.url("/other"))).webhook.webhook_id
-        change = "UPDATE webhooks SET user_id = 'eve' WHERE webhook_id = $1"
-        await fetch(harness.dsn, change, other)
-        await client.ask()
-        await ended(client, made.webhook.webhook_id, 1, DELIVERED)
-        assert await fetchval(harness.dsn, "SELECT count(*) FROM webhook_deliveries") == 1
-        await refused(deliveries(client, other), NotFound)
+    await add(client, receiver.url("/asked"), gateway.WEBHOOK_EVENT_APPROVAL_REQUESTED)
+    made = await add(client, receiver.url("/ended"), gateway.WEBHOOK_EVENT_RUN_FINISHED)
+    other = (await add(client, receiver.url("/other"))).webhook.webhook_id
+    change = "UPDATE webhooks SET user_id = 'eve' WHERE webhook_id = $1"
+    await fetch(harness.dsn, change, other)
+    await client.ask()
+    await ended(client, made.webhook.webhook_id, 1, DELIVERED)
+    assert await fetchval(harness.dsn, "SELECT count(*) FROM webhook_deliveries") == 1
+    await refused(deliveries(client, other), NotFound)
     assert {each.path for each in receiver.received} == {"/ended"}
 
 
-async def test_a_test_says_how_the_receiver_answered(harness: Harness, receiver: Receiver) -> None:
+async def test_a_test_says_how_the_receiver_answered(receiver: Receiver, client: Client) -> None:
     answers = {
         "/ok": (answer(200), gateway.WEBHOOK_OUTCOME_ACCEPTED),
         "/huge": (huge, gateway.WEBHOOK_OUTCOME_ACCEPTED),
@@ -122,18 +125,17 @@ async def test_a_test_says_how_the_receiver_answered(harness: Harness, receiver:
             gateway.WEBHOOK_OUTCOME_REFUSED,
         ),
     }
-    async with harness.gateway(**receiver.settings()) as client:
-        for path, (respond, outcome) in answers.items():
-            receiver.answers[path] = respond
-            made = await add(client, receiver.url(path))
-            delivery = await try_out(client, made.webhook.webhook_id)
-            assert delivery.outcome == outcome, path
-            accepted = outcome == gateway.WEBHOOK_OUTCOME_ACCEPTED
-            assert delivery.state == (DELIVERED if accepted else GIVEN_UP), path
-            (got,) = [each for each in receiver.received if each.path == path]
-            event = Verifier(made.secret).verify(got.body, got.headers)
-            assert event["type"] == "webhook.test"
-            assert event["data"] == {"webhook_id": made.webhook.webhook_id}
+    for path, (reply, outcome) in answers.items():
+        receiver.answers[path] = reply
+        made = await add(client, receiver.url(path))
+        delivery = await try_out(client, made.webhook.webhook_id)
+        assert delivery.outcome == outcome, path
+        accepted = outcome == gateway.WEBHOOK_OUTCOME_ACCEPTED
+        assert delivery.state == (DELIVERED if accepted else GIVEN_UP), path
+        (got,) = [each for each in receiver.received if each.path == path]
+        event = Verifier(made.secret).verify(got.body, got.headers)
+        assert event["type"] == "webhook.test"
+        assert event["data"] == {"webhook_id": made.webhook.webhook_id}
 
 
 async def test_receiver_that_never_answers_is_timed_out(
@@ -148,25 +150,24 @@ async def test_receiver_that_never_answers_is_timed_out(
 
 @pytest.mark.usefixtures("echo")
 async def test_410_disables_a_webhook_until_a_test_is_accepted(
-    harness: Harness, receiver: Receiver
+    receiver: Receiver, client: Client
 ) -> None:
     receiver.answers["/hook"] = answer(410)
-    async with harness.gateway(**receiver.settings()) as client:
-        made = await add(client, receiver.url())
-        webhook_id = made.webhook.webhook_id
-        await client.ask()
-        (delivery,) = await ended(client, webhook_id, 1, GIVEN_UP)
-        assert delivery.outcome == gateway.WEBHOOK_OUTCOME_GONE
-        assert (await look_up(client, webhook_id)).disabled
-        await client.ask()
-        assert len((await deliveries(client, webhook_id)).deliveries) == 1
-        await try_out(client, webhook_id)
-        assert (await look_up(client, webhook_id)).disabled
-        receiver.answers.clear()
-        await try_out(client, webhook_id)
-        assert not (await look_up(client, webhook_id)).disabled
-        await client.ask()
-        await eventually(lambda: len(receiver.accepted) == 2)
+    made = await add(client, receiver.url())
+    webhook_id = made.webhook.webhook_id
+    await client.ask()
+    (delivery,) = await ended(client, webhook_id, 1, GIVEN_UP)
+    assert delivery.outcome == gateway.WEBHOOK_OUTCOME_GONE
+    assert (await look_up(client, webhook_id)).disabled
+    await client.ask()
+    assert len((await deliveries(client, webhook_id)).deliveries) == 1
+    await try_out(client, webhook_id)
+    assert (await look_up(client, webhook_id)).disabled
+    receiver.answers.clear()
+    await try_out(client, webhook_id)
+    assert not (await look_up(client, webhook_id)).disabled
+    await client.ask()
+    await eventually(lambda: len(receiver.accepted) == 2)
     assert [each.type for each in receiver.accepted] == ["webhook.test", "run.finished"]
 
 
@@ -208,17 +209,16 @@ async def test_slow_receivers_hold_up_no_other(harness: Harness, receiver: Recei
 
 @pytest.mark.usefixtures("echo")
 async def test_deleting_a_webhook_drops_what_was_not_delivered(
-    harness: Harness, receiver: Receiver
+    harness: Harness, receiver: Receiver, client: Client
 ) -> None:
     receiver.answers["/hook"] = answer(500)
-    async with harness.gateway(**receiver.settings()) as client:
-        made = await add(client, receiver.url())
-        await client.ask()
-        await eventually(lambda: bool(receiver.received))
-        webhook_id = made.webhook.webhook_id
-        await client.call(gateway.DeleteWebhookRequest(webhook_id=webhook_id))
-        await client.ask()
-        assert await fetchval(harness.dsn, "SELECT count(*) FROM webhook_deliveries") == 0
+    made = await add(client, receiver.url())
+    await client.ask()
+    await eventually(lambda: bool(receiver.received))
+    webhook_id = made.webhook.webhook_id
+    await client.call(gateway.DeleteWebhookRequest(webhook_id=webhook_id))
+    await client.ask()
+    assert await fetchval(harness.dsn, "SELECT count(*) FROM webhook_deliveries") == 0
 
 
 @pytest.mark.usefixtures("echo")
@@ -233,16 +233,15 @@ async def test_two_gateways_post_each_event_once(harness: Harness, receiver: Rec
 
 
 @pytest.mark.usefixtures("echo")
-async def test_pages_of_deliveries_have_each_once(harness: Harness, receiver: Receiver) -> None:
-    async with harness.gateway(**receiver.settings()) as client:
-        made = await add(client, receiver.url())
-        for _ in range(3):
-            await client.ask()
-        whole = await ended(client, made.webhook.webhook_id, 3, DELIVERED)
-        first = await deliveries(client, made.webhook.webhook_id, page_size=2)
-        rest = await deliveries(
-            client, made.webhook.webhook_id, page_size=2, page_token=first.next_page_token
-        )
+async def test_pages_of_deliveries_have_each_once(receiver: Receiver, client: Client) -> None:
+    made = await add(client, receiver.url())
+    for _ in range(3):
+        await client.ask()
+    whole = await ended(client, made.webhook.webhook_id, 3, DELIVERED)
+    first = await deliveries(client, made.webhook.webhook_id, page_size=2)
+    rest = await deliveries(
+        client, made.webhook.webhook_id, page_size=2, page_token=first.next_page_token
+    )
     paged = [each.delivery_id for each in (*first.deliveries, *rest.deliveries)]
     assert paged == [each.delivery_id for each in whole]
     assert not rest.next_page_token
@@ -385,23 +384,21 @@ async def denied_run(harness: Harness, client: Client) -> str:
 
 @pytest.mark.usefixtures("echo")
 async def test_run_end_waits_for_its_earlier_event_and_others_do_not(
-    harness: Harness, receiver: Receiver
+    harness: Harness, receiver: Receiver, client: Client
 ) -> None:
-    await harness.add_agent(DeployAgent())
-    async with harness.gateway(**receiver.settings()) as client:
-        receiving = receiver.answers["/hook"] = Refusing(receiver)
-        await add(client, receiver.url())
-        run_id = await denied_run(harness, client)
-        harness.planner.steps = [step("a", "sql", "What is new?")]
-        other = (await client.ask()).run_id
-        await eventually(lambda: bool(receiver.accepted))
-        tries = receiving.refused
-        await eventually(lambda: receiving.refused > tries + 2)
-        assert [each.event["data"]["run_id"] for each in receiver.accepted] == [other]
-        of_run = [each for each in receiver.received if each.event["data"]["run_id"] == run_id]
-        assert {each.type for each in of_run} == {"approval.requested"}
-        receiving.closed = False
-        await eventually(lambda: len(receiver.accepted) == 3)
+    receiving = receiver.answers["/hook"] = Refusing(receiver)
+    await add(client, receiver.url())
+    run_id = await denied_run(harness, client)
+    harness.planner.steps = [step("a", "sql", "What is new?")]
+    other = (await client.ask()).run_id
+    await eventually(lambda: bool(receiver.accepted))
+    tries = receiving.refused
+    await eventually(lambda: receiving.refused > tries + 2)
+    assert [each.event["data"]["run_id"] for each in receiver.accepted] == [other]
+    of_run = [each for each in receiver.received if each.event["data"]["run_id"] == run_id]
+    assert {each.type for each in of_run} == {"approval.requested"}
+    receiving.closed = False
+    await eventually(lambda: len(receiver.accepted) == 3)
     _, asked, end = receiver.accepted
     assert [asked.type, end.type] == ["approval.requested", "run.finished"]
     shown = asked.event["data"]["approval"]
@@ -428,19 +425,18 @@ async def test_end_of_run_is_posted_once_its_earlier_event_is_given_up(
 @pytest.mark.usefixtures("echo")
 @pytest.mark.parametrize("by_account", [True, False])
 async def test_webhooks_go_with_the_runs_of_their_user(
-    harness: Harness, receiver: Receiver, *, by_account: bool
+    harness: Harness, receiver: Receiver, client: Client, *, by_account: bool
 ) -> None:
     receiver.answers["/hook"] = answer(500)
-    async with harness.gateway(**receiver.settings()) as client:
-        await add(client, receiver.url())
-        await client.ask()
-        await eventually(lambda: bool(receiver.received))
-        async with connect(harness.dsn, schema=SCHEMA) as session:
-            user_id = await session.fetchval("SELECT user_id FROM webhooks")
-            if by_account:
-                _, _, done = await erase_some(session, user_id, RunFiles(None))
-                assert done
-            else:
-                await erase(session, Scope(user_id))
-            for table in ("webhooks", "webhook_deliveries", "runs"):
-                assert await session.fetchval(f"SELECT count(*) FROM {table}") == 0
+    await add(client, receiver.url())
+    await client.ask()
+    await eventually(lambda: bool(receiver.received))
+    async with connect(harness.dsn, schema=SCHEMA) as session:
+        user_id = await session.fetchval("SELECT user_id FROM webhooks")
+        if by_account:
+            _, _, done = await erase_some(session, user_id, RunFiles(None))
+            assert done
+        else:
+            await erase(session, Scope(user_id))
+        for table in ("webhooks", "webhook_deliveries", "runs"):
+            assert await session.fetchval(f"SELECT count(*) FROM {table}") == 0

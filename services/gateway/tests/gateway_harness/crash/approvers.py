@@ -110,7 +110,6 @@ class Approvers:
         seen.cancelled = False
 
     async def respond(self, approval: Approval, decision: int, instructions: str = "") -> None:
-        """Until it is taken or refused."""
         request = RespondApprovalRequest(
             approval_id=approval.approval_id, decision=decision, instructions=instructions
         )
@@ -134,7 +133,6 @@ class Approvers:
 
 
 def requests_in(seen: Seen) -> list[Approval]:
-    """The requests for approval that a client saw."""
     kind = "approval_requested"
     return [e.approval_requested.approval for e in seen.events if e.HasField(kind)]
 
