@@ -17,7 +17,6 @@ from bos_gateway.effects.run_tokens import Tokens
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.ownership.clock import DatabaseClock
 from bos_testkit.agents import SlowAgent
-from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
 
 pytestmark = pytest.mark.crash
@@ -31,9 +30,7 @@ DOUBT = timedelta(minutes=1)
 
 async def test_run_is_handed_over_between_skewed_replicas(harness: Harness) -> None:
     """A run under way when its owner is killed, and what its log says about time."""
-    slow, dsn = SlowAgent("slow"), harness.dsn
-    await harness.add_agent(slow)
-    harness.planner.steps = [step("a", "slow")]
+    slow, dsn = await harness.plan(SlowAgent("slow")), harness.dsn
     began = await fetchval(dsn, "SELECT clock_timestamp()")
     async with (
         gateway_process(harness, program=BEHIND) as (process, owner),

@@ -151,10 +151,9 @@ def field(number: int, content: bytes) -> bytes:
 
 async def read_by_all(client: Client, request: AskStreamRequest) -> list[RunEvent]:
     """The events of a run that is asked for, watched and shown."""
-    events = [message.event async for message in client.stub.AskStream(request, timeout=60)]
+    events = [message.event async for message in client.call(request)]
     run_id = events[0].run_id
-    run = await client.run(run_id)
-    assert run.status == RUN_STATUS_SUCCEEDED
+    assert (await client.run(run_id)).status == RUN_STATUS_SUCCEEDED
     assert (await client.watch(run_id))[-1].HasField("run_finished")
     return events
 

@@ -14,13 +14,10 @@ from bos_gateway.admission.daily_quota import DayBudget
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.run_log.quota import settle
 from bos_gateway.run_log.records import NewRun
-from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.run_log.writer import LogWriter
 from bos_gateway.service import new_run_id
 from bos_gateway.settings import GatewaySettings
-from bos_postgres import connect
 from gateway_harness.callers import bearer
-from gateway_harness.stored import fetchval
 
 KEY = "a-key-that-is-long-enough-0123456789"
 AS_ANNA = bearer(KEY)
@@ -77,15 +74,14 @@ async def accept(day: DayBudget, log: LogWriter, run: NewRun) -> NewRun:
     return run
 
 
-async def days(store: str) -> dict[str, int]:
+async def days(pool: Any) -> dict[str, int]:
     """Tokens of ended runs by user, of everybody under the empty name, over all days."""
-    async with connect(store, schema=SCHEMA) as connection:
-        await settle(connection)
-        rows = await connection.fetch("SELECT user_id, sum(tokens)::int FROM token_days GROUP BY 1")
+    await settle(pool)
+    rows = await pool.fetch("SELECT user_id, sum(tokens)::int FROM token_days GROUP BY 1")
     return dict(map(tuple, rows))
 
 
-async def unsettled(store: str) -> int:
+async def unsettled(pool: Any) -> int:
     """Tokens that are in the rows of runs and in no sum yet."""
     held = "SELECT coalesce(sum(tokens), 0)::int FROM runs WHERE token_day IS NOT NULL"
-    return await fetchval(store, held)
+    return await pool.fetchval(held)

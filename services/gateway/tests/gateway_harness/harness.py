@@ -15,7 +15,12 @@ from typing import IO, Any
 import grpc
 from google.protobuf.message_factory import GetMessageClass
 
-from bos.agent.v1 import AgentResult, InstructionMode
+from bos.agent.v1 import (
+    AgentResult,
+    AgentServiceServicer,
+    InstructionMode,
+    add_AgentServiceServicer_to_server,
+)
 from bos.common.v1 import TRACE_EVENT_TYPE_DECISION
 from bos.composer.v1 import (
     ComposeRequest,
@@ -45,7 +50,6 @@ from bos.planner.v1 import (
     Step,
     add_PlannerServiceServicer_to_server,
 )
-from bos_agentkit import Agent
 from bos_chassis.server import GrpcServer, Servicer, grpc_server
 from bos_chassis.settings import AuthSettings, ServerSettings, TelemetrySettings
 from bos_chassis.telemetry import Telemetry
@@ -173,22 +177,25 @@ class Harness:
 
     async def add_agent(
         self,
-        agent: Agent,
+        agent: Any,
         *,
         auth: AuthSettings | None = None,
         step_timeout_s: float | None = None,
     ) -> str:
-        """Serve an agent and put it on the gateway's list."""
-        address = await self.stack.enter_async_context(
-            agent_server(agent, auth=auth, step_timeout_s=step_timeout_s)
-        )
+        """Serve an agent, or the servicer of one, and put it on the gateway's list."""
+        if isinstance(agent, AgentServiceServicer):
+            add, name = add_AgentServiceServicer_to_server, "bos.agent.v1.AgentService"
+            address = await _served(self.stack, self.telemetry, agent, add, name)
+        else:
+            serving = agent_server(agent, auth=auth, step_timeout_s=step_timeout_s)
+            address = await self.stack.enter_async_context(serving)
         self.agent_targets[agent.card.name] = address
         return address
 
-    async def plan(self, *agents: Any) -> Any:
+    async def plan(self, *agents: Any, **serving: Any) -> Any:
         """Serve these agents; plans are a step for each: ``a``, ``b``, ... Returns the first."""
         for agent in agents:
-            await self.add_agent(agent)
+            await self.add_agent(agent, **serving)
         self.planner.steps = [
             step(chr(97 + number), agent.card.name) for number, agent in enumerate(agents)
         ]
@@ -394,17 +401,27 @@ async def open_harness(
     planner, composer = planner or PlannerDouble(), composer or ComposerDouble()
     telemetry = Telemetry.for_tests("doubles")
 
-    async def served(servicer: object, add: Callable[..., None], name: str) -> str:
-        server = grpc_server(
-            ServerSettings.load(grace_s=0.1), [Servicer(servicer, add, name)], telemetry=telemetry
-        )
-        return (await stack.enter_async_context(server)).address
-
     async with AsyncExitStack() as stack:
-        planner_target = await served(
-            planner, add_PlannerServiceServicer_to_server, "bos.planner.v1.PlannerService"
+        planner_target = await _served(
+            stack,
+            telemetry,
+            planner,
+            add_PlannerServiceServicer_to_server,
+            "bos.planner.v1.PlannerService",
         )
-        composer_target = await served(
-            composer, add_ComposerServiceServicer_to_server, "bos.composer.v1.ComposerService"
+        composer_target = await _served(
+            stack,
+            telemetry,
+            composer,
+            add_ComposerServiceServicer_to_server,
+            "bos.composer.v1.ComposerService",
         )
         yield Harness(dsn, planner, composer, telemetry, stack, planner_target, composer_target)
+
+
+async def _served(
+    stack: AsyncExitStack, telemetry: Telemetry, servicer: Any, add: Any, name: str
+) -> str:
+    settings = ServerSettings.load(grace_s=0.1)
+    server = grpc_server(settings, [Servicer(servicer, add, name)], telemetry=telemetry)
+    return (await stack.enter_async_context(server)).address

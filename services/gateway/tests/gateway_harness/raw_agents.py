@@ -13,12 +13,9 @@ from bos.agent.v1 import (
     DescribeResponse,
     ExecuteRequest,
     ExecuteResponse,
-    add_AgentServiceServicer_to_server,
 )
 from bos.common.v1 import Value, ValueList, ValueMap
 from bos_agentkit import agent_card
-from bos_chassis.server import Servicer, grpc_server
-from bos_chassis.settings import ServerSettings
 from gateway_harness.harness import Harness
 
 
@@ -50,12 +47,7 @@ class RawAgent(AgentServiceServicer):
 
 
 async def add_raw_agent(harness: Harness, agent: RawAgent) -> RawAgent:
-    """Serve the agent and put it on the gateway's list."""
-    servicer = Servicer(agent, add_AgentServiceServicer_to_server, "bos.agent.v1.AgentService")
-    server = grpc_server(ServerSettings.load(grace_s=0.1), [servicer], telemetry=harness.telemetry)
-    harness.agent_targets[agent.card.name] = (
-        await harness.stack.enter_async_context(server)
-    ).address
+    await harness.add_agent(agent)
     return agent
 
 

@@ -189,8 +189,7 @@ async def test_run_tokens_name_groups_that_operator_has_defined(
             return succeeded(task, answer="seen")
 
     inside = AuthSettings.load(run_token_public_keys=public)
-    await harness.add_agent(Looking("echo"), auth=inside)
-    harness.planner.steps = [step("a", "echo")]
+    await harness.plan(Looking("echo"), auth=inside)
     settings = {"auth": auth, "access": rules(), "run_token_private_key": private}
     async with harness.gateway(**settings) as gateway:
         caller = gateway.by(token("ada", "analysts", "unheard-of", roles=("user", "approver")))

@@ -225,9 +225,7 @@ async def test_too_many_values_fail_their_step_and_rows_are_truncated(harness: H
     row = Row(values=[Value(), Value()])
     columns = [Column(name="a"), Column(name="b")]
     tall = success(table=Table(columns=columns, rows=[row] * (MAX_VALUES // 2 + 1)))
-    for name, result in (("many", many), ("tall", tall)):
-        await add_raw_agent(harness, RawAgent(name, lambda _, result=result: result))
-    harness.planner.steps = [step("a", "many"), step("b", "tall")]
+    await harness.plan(RawAgent("many", lambda _: many), RawAgent("tall", lambda _: tall))
     async with harness.gateway() as gateway:
         events = await gateway.events()
         await read_by_all(harness, gateway, events)
@@ -237,8 +235,7 @@ async def test_too_many_values_fail_their_step_and_rows_are_truncated(harness: H
 
 
 async def test_output_of_a_composer_is_bounded_as_well(harness: Harness) -> None:
-    await add_raw_agent(harness, RawAgent("good", lambda c: success()))
-    harness.planner.steps = [step("a", "good")]
+    await harness.plan(RawAgent("good", lambda c: success()))
     output = ComposerOutput(answer="Here it is.", usage=hostile_usage(INT64))
     output.data.columns.add(name="c")
     output.data.rows.add(values=[nested(MAX_DEPTH + 1)])

@@ -181,8 +181,7 @@ async def test_files_of_a_tainted_run_are_tainted(harness: Harness, tmp_path: Pa
 
 async def test_what_stands_in_for_result_without_sense_keeps_its_taint(harness: Harness) -> None:
     """It may repeat words of it."""
-    await add_raw_agent(harness, RawAgent("reader", lambda _: AgentResult(tainted=True)))
-    harness.planner.steps = [step("a", "reader")]
+    await harness.plan(RawAgent("reader", lambda _: AgentResult(tainted=True)))
     async with harness.gateway() as gateway:
         response = await gateway.ask()
     (result,) = response.agent_results
@@ -227,9 +226,8 @@ async def test_words_of_an_agent_that_fails_to_perform_are_tainted(harness: Harn
         yield ExecuteResponse(result=asks)
 
     tool = Tool(name="send", requires_approval=True, side_effect=SIDE_EFFECT_CLASS_IRREVERSIBLE)
-    sender = await add_raw_agent(harness, RawAgent("sender", sends))
+    sender = await harness.plan(RawAgent("sender", sends))
     sender.card.tools.append(tool)
-    harness.planner.steps = [step("a", "sender")]
     async with harness.gateway() as gateway:
         following = Following(gateway)
         first = await following.asked()

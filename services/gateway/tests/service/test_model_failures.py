@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from gateway_harness.harness import Harness
-from gateway_harness.raw_agents import RawAgent, add_raw_agent
+from gateway_harness.raw_agents import RawAgent
 
 from bos.agent.v1 import (
     ExecuteResponse,
@@ -16,7 +16,6 @@ from bos_agentkit import AgentFailure, agent_card
 from bos_errors import Unavailable
 from bos_llm.errors import ModelUnavailable
 from bos_testkit.agents import EchoAgent, FailingAgent
-from bos_testkit.plans import step
 
 
 @pytest.mark.requirement("C-36")
@@ -53,8 +52,7 @@ async def test_call_that_exceeds_its_step_timeout_is_not_repeated(
         yield ExecuteResponse()
 
     agent = RawAgent("silent", silent, default_timeout_s=0.2, max_retries=2)
-    await add_raw_agent(harness, agent)
-    harness.planner.steps = [step("a", "silent")]
+    await harness.plan(agent)
     async with harness.gateway(max_revisions=0) as gateway:
         response = await gateway.ask()
     assert response.status == RUN_STATUS_FAILED
@@ -67,8 +65,7 @@ async def test_steps_get_the_time_that_is_set_as_far_as_the_run_has_it(
 ) -> None:
     """Of the run's time a fifth is kept for the answer, as composing may take as long."""
     agent = EchoAgent("echo", card=agent_card("echo", "Echoes.", default_timeout_s=20))
-    await harness.add_agent(agent, step_timeout_s=set_s)
-    harness.planner.steps = [step("a", "echo")]
+    await harness.plan(agent, step_timeout_s=set_s)
     async with harness.gateway(run_timeout_s=600, compose_timeout_s=300) as gateway:
         await gateway.ask()
     (given,) = [each.retry_config.timeout.seconds for each in agent.inputs]

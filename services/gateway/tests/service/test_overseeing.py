@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from gateway_harness.answering import APPROVE, asked, refusal, respond
 from gateway_harness.callers import signed_in, token
-from gateway_harness.harness import Client, Harness
+from gateway_harness.harness import Client, Harness, deploying
 from gateway_harness.stored import fetch
 from gateway_harness.streamed import seen_until
 
@@ -36,6 +36,7 @@ from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
 from bos_testkit.agents import RecordingAgent, SlowAgent
 from bos_testkit.audit import audit_entries, seal_all
+from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
 
 PLANTED = "planted"
@@ -60,13 +61,6 @@ class Talker(RecordingAgent):
         return result
 
 
-@pytest.fixture
-async def agents(harness: Harness) -> None:
-    for agent in (Talker("talker"), Talker("other"), SlowAgent("slow")):
-        await harness.add_agent(agent)
-
-
-@pytest.mark.usefixtures("agents")
 async def test_operator_sees_runs_of_all_users_without_content(
     harness: Harness, gateway: Client
 ) -> None:
@@ -100,7 +94,6 @@ async def test_operator_sees_runs_of_all_users_without_content(
     assert PLANTED not in f"{page}{went_well}{went_wrong}"
 
 
-@pytest.mark.usefixtures("agents")
 async def test_run_with_an_unreadable_log_is_listed_by_its_row(
     harness: Harness, gateway: Client
 ) -> None:
@@ -115,7 +108,6 @@ async def test_run_with_an_unreadable_log_is_listed_by_its_row(
     assert not run.steps
 
 
-@pytest.mark.usefixtures("agents")
 async def test_runs_are_found_by_filters_and_in_pages(harness: Harness, gateway: Client) -> None:
     cheap = await ask(harness, gateway, ADA, "10")
     dear = await ask(harness, gateway, BEA, "5000", "other")
@@ -152,7 +144,6 @@ async def test_runs_are_found_by_filters_and_in_pages(harness: Harness, gateway:
         assert field in str(error)
 
 
-@pytest.mark.usefixtures("agents")
 async def test_operator_cancels_runs_of_others_and_is_audited(
     harness: Harness, gateway: Client
 ) -> None:
@@ -167,25 +158,24 @@ async def test_operator_cancels_runs_of_others_and_is_audited(
         assert entry["details"] == {"owner": "ada"}
 
 
-@pytest.mark.usefixtures("agents")
-async def test_spend_is_summed_for_each_user_and_for_all(harness: Harness, tmp_path: Path) -> None:
-    async with harness.gateway(auth=signed_in(tmp_path), max_run_tokens=0) as gateway:
-        for caller, task in ((ADA, "10"), (ADA, "20"), (BEA, "5000"), (BEA, "fail")):
-            await ask(harness, gateway, caller, task)
-        spend = await call(gateway, GetSpendRequest(days=31))
-        assert [
-            (each.user_id, each.runs, each.failed_runs, each.tokens) for each in spend.users
-        ] == [("bea", 2, 1, 5000), ("ada", 2, 0, 30)]
-        assert (spend.total.runs, spend.total.tokens) == (4, 5030)
-        assert (spend.max_run_tokens, spend.max_user_day_tokens, spend.max_day_tokens) == (0, 0, 0)
-        (entry,) = await audit_entries(harness.dsn, SCHEMA, "spend.read")
-        assert (entry["actor"], entry["details"]) == ("ops", {"days": "31"})
+async def test_spend_is_summed_for_each_user_and_for_all(harness: Harness, gateway: Client) -> None:
+    for caller, task in ((ADA, "10"), (ADA, "20"), (BEA, "5000"), (BEA, "fail")):
+        await ask(harness, gateway, caller, task)
+    spend = await call(gateway, GetSpendRequest(days=31))
+    assert [(each.user_id, each.runs, each.failed_runs, each.tokens) for each in spend.users] == [
+        ("bea", 2, 1, 5000),
+        ("ada", 2, 0, 30),
+    ]
+    assert (spend.total.runs, spend.total.tokens) == (4, 5030)
+    assert (spend.max_run_tokens, spend.max_user_day_tokens, spend.max_day_tokens) == (0, 0, 0)
+    (entry,) = await audit_entries(harness.dsn, SCHEMA, "spend.read")
+    assert (entry["actor"], entry["details"]) == ("ops", {"days": "31"})
 
 
 async def test_approvals_of_all_are_listed_without_what_is_proposed(
     harness: Harness, gateway: Client
 ) -> None:
-    await harness.plan_deployment(f"deploy {PLANTED} 1.2")
+    harness.planner.steps = [deploying(f"deploy {PLANTED} 1.2")]
     first, second = await asked(gateway.by(ADA)), await asked(gateway.by(BEA))
     page = await call(gateway, ListUserApprovalsRequest(page_size=1))
     (newest,) = page.approvals
@@ -225,7 +215,6 @@ async def trail(gateway: Client, **wanted: Any) -> Any:
     return await gateway.by(ROOT).call(request)
 
 
-@pytest.mark.usefixtures("agents")
 async def test_administrators_read_the_trail_by_filters_and_pages(
     harness: Harness, gateway: Client
 ) -> None:
@@ -264,6 +253,7 @@ async def test_administrators_read_the_trail_by_filters_and_pages(
 
 @pytest.fixture
 async def gateway(harness: Harness, tmp_path: Path) -> AsyncIterator[Client]:
+    await harness.plan(Talker("talker"), Talker("other"), SlowAgent("slow"), DeployAgent())
     async with harness.gateway(auth=signed_in(tmp_path)) as opened:
         yield opened
 

@@ -204,8 +204,7 @@ async def test_planted_credentials_are_in_no_byte_no_line_and_no_span(harness: H
 async def test_questions_to_the_user_say_no_credential(harness: Harness) -> None:
     asks = success(status=AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION, answer="")
     asks.clarification.questions.add(question=f"Is {SECRET} right?", options=[SECRET, "no"])
-    await add_raw_agent(harness, RawAgent("asking", lambda _: asks, **DECLARES))
-    harness.planner.steps = [step("a", "asking")]
+    await harness.plan(RawAgent("asking", lambda _: asks, **DECLARES))
     async with harness.gateway() as gateway:
         events = await gateway.events(context=nested())
         assert_nowhere(await stored(harness) + str(events))
@@ -222,8 +221,7 @@ async def test_a_credential_is_masked_before_anything_is_cut(harness: Harness) -
     # Too long, so half of it goes: that ends in the midst of the credential.
     question = ("x" * 10_000 + SECRET).ljust(20_024, "y")
     asks.clarification.questions.add(question=question)
-    await add_raw_agent(harness, RawAgent("asking", lambda _: asks, **DECLARES))
-    harness.planner.steps = [step("a", "asking")]
+    await harness.plan(RawAgent("asking", lambda _: asks, **DECLARES))
     async with harness.gateway() as gateway:
         await gateway.events(context=nested())
         kept = await stored(harness)
@@ -233,8 +231,7 @@ async def test_a_credential_is_masked_before_anything_is_cut(harness: Harness) -
 
 @pytest.mark.security
 async def test_a_plan_without_a_run_is_made_without_credentials(harness: Harness) -> None:
-    await add_raw_agent(harness, RawAgent("leaky", lambda _: success(), **DECLARES))
-    harness.planner.steps = [step("a", "leaky")]
+    await harness.plan(RawAgent("leaky", lambda _: success(), **DECLARES))
     async with harness.gateway() as gateway:
         await gateway.plan(f"What is {SECRET}?", context=nested())
     assert_nowhere(str(harness.planner.requests))
@@ -246,8 +243,7 @@ async def test_file_named_by_request_is_read_where_operator_allows_it(
 ) -> None:
     (tmp_path / "token").write_text(SECRET, encoding="utf-8")
     declares = {"secret_context_keys": ["api_token_file"]}
-    agent = await add_raw_agent(harness, RawAgent("api", lambda _: echo(SECRET), **declares))
-    harness.planner.steps = [step("a", "api")]
+    agent = await harness.plan(RawAgent("api", lambda _: echo(SECRET), **declares))
     context = Struct()
     context.update({"api": {"api_token_file": "token"}})
     async with harness.gateway(token_files_folder=tmp_path) as gateway:

@@ -30,8 +30,7 @@ def outcomes(gateway: Client, agent: str, outcome: str) -> float:
 
 async def test_agents_prepare_while_the_plan_is_made_and_no_step_waits(harness: Harness) -> None:
     agent = PreparingAgent()
-    await harness.add_agent(agent)
-    harness.planner.steps = [step("a", "preparing")]
+    await harness.plan(agent)
     harness.planner.before = agent.started.wait  # the plan is made during the call, or never
     async with harness.gateway() as gateway:
         response = await gateway.ask("What is new?")

@@ -199,8 +199,7 @@ async def test_planning_only_runs_nothing(harness: Harness) -> None:
 async def test_every_internal_call_carries_a_token_for_its_audience(harness: Harness) -> None:
     private, public = generate_keypair()
     auth = AuthSettings.load(run_token_public_keys=public)
-    await harness.add_agent(EchoAgent("echo"), auth=auth)
-    harness.planner.steps = [step("a", "echo")]
+    await harness.plan(EchoAgent("echo"), auth=auth)
     async with harness.gateway(run_token_private_key=private) as gateway:
         response = await gateway.ask()
     async with harness.gateway() as without_key:

@@ -81,9 +81,7 @@ async def under_way(gateway: Client, token: str) -> bool:
 
 async def test_token_ends_with_its_step_while_the_run_goes_on(harness: Harness) -> None:
     first, second = Holder("first"), Holder("second")
-    for agent in (first, second):
-        await harness.add_agent(agent, auth=AUTH)
-    harness.planner.steps = [step("a", "first"), step("b", "second")]
+    await harness.plan(first, second, auth=AUTH)
     async with harness.gateway(**PATIENT) as gateway, harness.gateway(**PATIENT) as other:
         call = gateway.stream()
         await first.started.wait()

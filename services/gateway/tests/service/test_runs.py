@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from gateway_harness.harness import Harness, kinds, result_of
-from gateway_harness.raw_agents import RawAgent, add_raw_agent, success
+from gateway_harness.raw_agents import RawAgent, success
 from gateway_harness.streamed import answer_text, logged
 
 from bos.agent.v1 import (
@@ -149,8 +149,7 @@ async def test_unreachable_planner_leads_to_the_heuristic_plan(harness: Harness)
 @pytest.mark.requirement("K-14", "K-16")
 async def test_broken_composer_leaves_answer_and_charts_of_agents(harness: Harness) -> None:
     result = success(answer="Drawn.", charts=[Chart(title="Sales")], followups=["And the costs?"])
-    await add_raw_agent(harness, RawAgent("drawer", lambda _: result))
-    harness.planner.steps = [step("a", "drawer")]
+    await harness.plan(RawAgent("drawer", lambda _: result))
     harness.composer.error = Unavailable("The composer is resting.")
     async with harness.gateway() as gateway:
         response = await gateway.ask()

@@ -1,5 +1,7 @@
 """Tokens of a run and of a day at gateways: what is handed out, refused, and counted."""
 
+from typing import Any
+
 from gateway_harness.admission import AS_ANNA, as_account, days
 from gateway_harness.answering import refusal
 from gateway_harness.harness import Harness
@@ -64,7 +66,7 @@ async def test_attempts_at_a_step_share_what_is_held_for_it(harness: Harness) ->
     assert [given.token_budget for given in agent.inputs] == [6000, 8000]
 
 
-async def test_day_limit_refuses_runs_and_plans_and_is_settled(harness: Harness) -> None:
+async def test_day_limit_refuses_runs_and_plans_and_is_settled(harness: Harness, pool: Any) -> None:
     await harness.plan(Spender("echo"))
     bounds = {"max_run_tokens": 20_000, "max_user_day_tokens": 10_000}
     async with harness.gateway(auth=as_account(), maintenance_interval_s=0.05, **bounds) as gateway:
@@ -85,7 +87,7 @@ async def test_day_limit_refuses_runs_and_plans_and_is_settled(harness: Harness)
         assert 0 < error.retry_after_s <= 86_400
     assert len(harness.planner.requests) == 1
     rows = await fetch(harness.dsn, "SELECT user_id, tokens FROM token_days")
-    assert dict(map(tuple, rows)) == await days(harness.dsn) == {"anna": spent, "": spent}
+    assert dict(map(tuple, rows)) == await days(pool) == {"anna": spent, "": spent}
 
 
 async def test_plan_of_a_dry_run_gets_what_the_day_has_left(harness: Harness) -> None:

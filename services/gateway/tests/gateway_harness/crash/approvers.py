@@ -24,7 +24,6 @@ from bos.gateway.v1 import (
     APPROVAL_STATUS_DENIED,
     RUN_STATUS_CANCELLED,
     Approval,
-    ApprovalServiceStub,
     ApprovalStatus,
     RespondApprovalRequest,
 )
@@ -118,8 +117,7 @@ class Approvers:
             if clients:
                 try:
                     with may_be_away():
-                        stub = ApprovalServiceStub(clients[0].channel)
-                        answer = (await stub.RespondApproval(request, timeout=10)).approval
+                        answer = (await clients[0].call(request, timeout_s=10)).approval
                         assert answer.status == _DECISIONS[decision]
                         statuses = self.acknowledged.setdefault(approval.approval_id, set())
                         statuses.add(answer.status)
