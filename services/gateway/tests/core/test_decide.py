@@ -4,7 +4,6 @@ from datetime import timedelta
 
 import pytest
 from gateway_harness.run_logs import (
-    CANCEL,
     COMPOSES,
     FAILED,
     IRREVERSIBLE,
@@ -31,7 +30,6 @@ from bos.agent.v1 import AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION, SIDE_EFFECT
 from bos.common.v1 import Clarification, ClarifyingQuestion
 from bos.gateway.v1 import (
     APPROVAL_STATUS_EXPIRED,
-    RUN_STATUS_CANCELLED,
     RUN_STATUS_CLARIFICATION_NEEDED,
     RUN_STATUS_FAILED,
 )
@@ -119,12 +117,6 @@ def test_inputs_that_are_too_large_end_their_step_only() -> None:
     assert then(state, finished("a", answer="x" * 200_000)) == ["c"]
     assert error_of(state, "b") == (FAILED, AgentErrorType.RESULT_TOO_LARGE)
     assert state.steps["b"].sub_task is None
-
-
-def test_cancelled_run_ends_all_work_under_way() -> None:
-    state = after(ONE)
-    assert then(state, CANCEL) == []
-    assert state.response.status == RUN_STATUS_CANCELLED
 
 
 @pytest.mark.parametrize(("seconds", "over"), [(90, False), (92, True)])

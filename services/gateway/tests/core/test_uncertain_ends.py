@@ -14,10 +14,12 @@ from gateway_harness.run_logs import (
     acting,
     adopted,
     after,
+    asked_again,
     asking,
     classified,
     decided,
     finished,
+    performing,
     planned,
     record_of,
     recorded,
@@ -115,24 +117,6 @@ def test_agent_says_itself_what_it_does_not_know(
     # If not, a failure after a lost attempt leaves it unknown.
     assert leaves_unknown(status, lost=True) is (status == FAILED)
     assert not leaves_unknown(status, lost=False)
-
-
-def performing(effect: int = IRREVERSIBLE) -> RunState:
-    """What was approved is being performed, beside another step."""
-    state, requested = asking(step("b", "echo"), effect=effect)
-    assert not attempted_before(state.steps["a"], 1)
-    apply(state, decided(requested))
-    recorded(state)
-    return state
-
-
-def asked_again() -> tuple[RunState, LogEvent]:
-    """Its performer is gone, and an approver is asked what to do."""
-    state = performing()
-    apply(state, adopted())
-    requested = record_of(state)[0]
-    recorded(state)
-    return state, requested
 
 
 def test_next_owner_does_not_know_what_the_first_one_did() -> None:

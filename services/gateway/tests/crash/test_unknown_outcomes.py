@@ -9,7 +9,7 @@ import grpc
 import pytest
 from gateway_harness.answering import APPROVE, DENY, Following, refusal, respond
 from gateway_harness.harness import Harness, deploying, kinds, result_of
-from gateway_harness.raw_agents import RawAgent, add_raw_agent, success
+from gateway_harness.raw_agents import RawAgent, success
 
 from bos.agent.v1 import (
     SIDE_EFFECT_CLASS_IDEMPOTENT,
@@ -30,7 +30,6 @@ from bos_chassis.settings import AuthSettings, ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_errors import Unavailable
 from bos_testkit.deploy import DeployAgent
-from bos_testkit.plans import step
 from bos_testkit.processes import free_port
 from bos_testkit.waiting import eventually
 
@@ -117,13 +116,6 @@ async def test_it_is_left_as_it_is_if_the_person_says_so(harness: Harness) -> No
     assert [performed.outcome_unknown for performed in result.performed_actions] == [True]
 
 
-def sender(make: Any, effect: int = SIDE_EFFECT_CLASS_IRREVERSIBLE) -> RawAgent:
-    """An agent with a tool that acts without an approval."""
-    agent = RawAgent("sender", make)
-    agent.card.tools.append(Tool(name="send", side_effect=effect))
-    return agent
-
-
 async def gone(context: Any) -> AsyncIterator[ExecuteResponse]:
     """Acts, and is gone before it could say so."""
     yield ExecuteResponse(trace=TraceBatch())
@@ -152,9 +144,8 @@ def nonsense(context: Any) -> AgentResult:
     return result
 
 
-@pytest.mark.parametrize(
-    ("make", "effect", "reported"),
-    [
+async def test_broken_call_may_have_acted_unless_it_never_started(harness: Harness) -> None:
+    cases = [
         (gone, SIDE_EFFECT_CLASS_IRREVERSIBLE, "OutcomeUnknown"),
         (gone, SIDE_EFFECT_CLASS_IDEMPOTENT, "Unavailable"),
         (silent, SIDE_EFFECT_CLASS_IRREVERSIBLE, "OutcomeUnknown"),
@@ -162,21 +153,21 @@ def nonsense(context: Any) -> AgentResult:
         (nonsense, SIDE_EFFECT_CLASS_IDEMPOTENT, "AgentProtocolError"),
         (late_refusal, SIDE_EFFECT_CLASS_IRREVERSIBLE, "OutcomeUnknown"),
         (refused, SIDE_EFFECT_CLASS_IRREVERSIBLE, "PermissionDenied"),
-    ],
-)
-async def test_broken_call_may_have_acted_unless_it_never_started(
-    harness: Harness, make: Any, effect: int, reported: str
-) -> None:
-    agent = await add_raw_agent(harness, sender(make, effect))
-    harness.planner.steps = [step("a", "sender")]
+    ]
+    agents = [RawAgent(f"sender{number}", make) for number, (make, *_) in enumerate(cases)]
+    for agent, (_, effect, _) in zip(agents, cases, strict=True):
+        agent.card.tools.append(Tool(name="send", side_effect=effect))
+    await harness.plan(*agents)
     async with harness.gateway() as gateway:
         events = await gateway.events("Send it?")
-    error = result_of(events, "a").error
-    assert error.type == reported
-    assert ("may have been done" in error.message) is (reported == "OutcomeUnknown")
-    # Only what cannot double anything is sent again, and no nonsense is asked for twice.
-    again = effect == SIDE_EFFECT_CLASS_IDEMPOTENT and make is not nonsense
-    assert len(agent.inputs) == (3 if again else 1)
+    for number, (agent, (make, effect, reported)) in enumerate(zip(agents, cases, strict=True)):
+        case = (make.__name__, effect)
+        error = result_of(events, chr(97 + number)).error
+        assert error.type == reported, case
+        assert ("may have been done" in error.message) is (reported == "OutcomeUnknown"), case
+        # Only what cannot double anything is sent again, and no nonsense is asked for twice.
+        again = effect == SIDE_EFFECT_CLASS_IDEMPOTENT and make is not nonsense
+        assert len(agent.inputs) == (3 if again else 1), case
 
 
 async def test_idempotent_action_is_repeated_without_asking(harness: Harness) -> None:

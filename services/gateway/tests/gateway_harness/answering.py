@@ -25,15 +25,17 @@ APPROVE, DENY = APPROVAL_DECISION_APPROVE, APPROVAL_DECISION_DENY
 
 
 class Following:
-    """A client that follows a run in the background."""
+    """A client that follows a run in the background: the one it asks for, or that of a call."""
 
-    def __init__(self, client: Client, question: str = "Deploy?", **request: Any) -> None:
+    def __init__(
+        self, client: Client, question: str = "Deploy?", call: Any = None, **request: Any
+    ) -> None:
         self.events: list[RunEvent] = []
-        self._call = client.stream(question, **request)
+        self.call = client.call(call) if call else client.stream(question, **request)
         self.task = asyncio.create_task(self._read())
 
     async def _read(self) -> list[RunEvent]:
-        async for message in self._call:
+        async for message in self.call:
             self.events.append(message.event)
         return self.events
 
@@ -46,6 +48,9 @@ class Following:
     def requests(self) -> list[Approval]:
         kind = "approval_requested"
         return [e.approval_requested.approval for e in self.events if e.HasField(kind)]
+
+    def has(self, kind: str) -> bool:
+        return any(event.HasField(kind) for event in self.events)
 
     async def end(self) -> list[RunEvent]:
         async with asyncio.timeout(60):

@@ -40,6 +40,7 @@ from bos.gateway.v1 import (
     RunEvent,
     WatchRunRequest,
 )
+from bos.memory.v1 import MemoryTurnServiceServicer, add_MemoryTurnServiceServicer_to_server
 from bos.planner.v1 import (
     ClassifyInstructionsRequest,
     ClassifyInstructionsResponse,
@@ -51,7 +52,7 @@ from bos.planner.v1 import (
     add_PlannerServiceServicer_to_server,
 )
 from bos_chassis.server import GrpcServer, Servicer, grpc_server
-from bos_chassis.settings import AuthSettings, ServerSettings, TelemetrySettings
+from bos_chassis.settings import AuthSettings, ServerSettings, TelemetrySettings, TlsSettings
 from bos_chassis.telemetry import Telemetry
 from bos_errors import BosError, FailedPrecondition
 from bos_gateway.service import serve
@@ -184,8 +185,7 @@ class Harness:
     ) -> str:
         """Serve an agent, or the servicer of one, and put it on the gateway's list."""
         if isinstance(agent, AgentServiceServicer):
-            add, name = add_AgentServiceServicer_to_server, "bos.agent.v1.AgentService"
-            address = await _served(self.stack, self.telemetry, agent, add, name)
+            address = await serve_double(self.stack, agent)
         else:
             serving = agent_server(agent, auth=auth, step_timeout_s=step_timeout_s)
             address = await self.stack.enter_async_context(serving)
@@ -402,26 +402,31 @@ async def open_harness(
     telemetry = Telemetry.for_tests("doubles")
 
     async with AsyncExitStack() as stack:
-        planner_target = await _served(
-            stack,
-            telemetry,
-            planner,
-            add_PlannerServiceServicer_to_server,
-            "bos.planner.v1.PlannerService",
-        )
-        composer_target = await _served(
-            stack,
-            telemetry,
-            composer,
-            add_ComposerServiceServicer_to_server,
-            "bos.composer.v1.ComposerService",
-        )
+        planner_target = await serve_double(stack, planner, telemetry)
+        composer_target = await serve_double(stack, composer, telemetry)
         yield Harness(dsn, planner, composer, telemetry, stack, planner_target, composer_target)
 
 
-async def _served(
-    stack: AsyncExitStack, telemetry: Telemetry, servicer: Any, add: Any, name: str
+_SERVICES: dict[type, tuple[Any, str]] = {
+    AgentServiceServicer: (add_AgentServiceServicer_to_server, "agent.v1.AgentService"),
+    PlannerServiceServicer: (add_PlannerServiceServicer_to_server, "planner.v1.PlannerService"),
+    ComposerServiceServicer: (add_ComposerServiceServicer_to_server, "composer.v1.ComposerService"),
+    MemoryTurnServiceServicer: (
+        add_MemoryTurnServiceServicer_to_server,
+        "memory.v1.MemoryTurnService",
+    ),
+}
+
+
+async def serve_double(
+    stack: AsyncExitStack,
+    servicer: Any,
+    telemetry: Telemetry | None = None,
+    tls: TlsSettings | None = None,
 ) -> str:
-    settings = ServerSettings.load(grace_s=0.1)
-    server = grpc_server(settings, [Servicer(servicer, add, name)], telemetry=telemetry)
-    return (await stack.enter_async_context(server)).address
+    """Serve a double of a service until the stack is closed; returns its address."""
+    ((add, name),) = [each for kind, each in _SERVICES.items() if isinstance(servicer, kind)]
+    settings = ServerSettings(grace_s=0.1, tls=tls or TlsSettings())
+    served = Servicer(servicer, add, f"bos.{name}")
+    serving = grpc_server(settings, [served], telemetry=telemetry or Telemetry.for_tests(name))
+    return (await stack.enter_async_context(serving)).address

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+from google.protobuf import struct_pb2
+from google.protobuf.struct_pb2 import Struct
+
 from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_SUCCEEDED,
     AgentInput,
@@ -62,6 +65,14 @@ def nested(depth: int) -> Value:
     for _ in range(depth):
         value = Value(map_value=ValueMap(fields={"k": value}))
     return value
+
+
+def deep(depth: int) -> Struct:
+    """A context of so many maps."""
+    value = struct_pb2.Value(string_value="x")
+    for _ in range(depth):
+        value = struct_pb2.Value(struct_value=Struct(fields={"k": value}))
+    return Struct(fields={"deep": value})
 
 
 def wide(count: int) -> Value:

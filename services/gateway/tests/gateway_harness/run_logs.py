@@ -14,7 +14,13 @@ from bos.agent.v1 import (
     ProposedAction,
     Tool,
 )
-from bos.gateway.v1 import APPROVAL_STATUS_APPROVED, APPROVAL_STATUS_PENDING, AgentRequest, Approval
+from bos.gateway.v1 import (
+    APPROVAL_STATUS_APPROVED,
+    APPROVAL_STATUS_PENDING,
+    AgentRequest,
+    Approval,
+    Approvers,
+)
 from bos.planner.v1 import Plan, PlannerDecision, Step
 from bos.runlog.v1 import (
     ApprovalRequested,
@@ -209,6 +215,24 @@ def asking(*others: Step, effect: int = IRREVERSIBLE) -> tuple[RunState, LogEven
     state = after(planned(step("a", "echo"), *others), start=start)
     requested = proposing(effect=effect)
     apply(state, requested)
+    return state, requested
+
+
+def performing(effect: int = IRREVERSIBLE, *, approvers: Approvers | None = None) -> RunState:
+    """What was approved is being performed, beside another step."""
+    state, requested = asking(step("b", "echo"), effect=effect)
+    requested.approval_requested.approval.approvers.MergeFrom(approvers or Approvers())
+    apply(state, decided(requested))
+    recorded(state)
+    return state
+
+
+def asked_again(**how: Any) -> tuple[RunState, LogEvent]:
+    """Its performer is gone, and an approver is asked what to do."""
+    state = performing(**how)
+    apply(state, adopted())
+    requested, _ = record_of(state)
+    assert recorded(state) == ["approval_requested", "step_dispatched"]
     return state, requested
 
 

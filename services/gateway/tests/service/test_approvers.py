@@ -115,6 +115,8 @@ async def test_who_may_answer_is_fixed_when_it_is_asked(
         error = await refusal(respond(gateway.by(ASKER), strict, APPROVE))
         assert error.reason == "FOUR_EYES"
         assert (await respond(gateway.by(APPROVER), strict, APPROVE)).decided_by == "max"
+        # A gateway that stops meanwhile would leave it unknown whether the action was performed.
+        await eventually(lambda: len(agent.effects) == 1)
     async with harness.gateway(auth=auth, approvers=FOUR_EYES) as gateway:
         shown = await listed(gateway.by(APPROVER))
         assert [each.approval_id for each in shown] == [strict.approval_id]

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from gateway_harness.answering import Following
 from gateway_harness.harness import Client, Harness
 from gateway_harness.ownership_rows import insert_run
 from gateway_harness.stored import fetch, fetchval
@@ -27,23 +28,6 @@ from bos_testkit.agents import SlowAgent
 from bos_testkit.waiting import eventually
 
 
-class Watching:
-    def __init__(self, client: Client, run_id: str, **after: int) -> None:
-        self.seen: list[RunEvent] = []
-        self._call = client.call(WatchRunRequest(run_id=run_id, **after))
-        self.task = asyncio.create_task(self._read())
-
-    async def _read(self) -> None:
-        async for message in self._call:
-            self.seen.append(message.event)
-
-    def leave(self) -> None:
-        self._call.cancel()
-
-    def has(self, kind: str) -> bool:
-        return any(event.HasField(kind) for event in self.seen)
-
-
 async def test_answer_text_is_streamed_on_another_replica(harness: Harness) -> None:
     harness.composer.release = asyncio.Event()
     harness.composer.deltas = ["It\0is ", "d\N{SNOWMAN}ne ", "\N{PILE OF POO}."]
@@ -52,23 +36,23 @@ async def test_answer_text_is_streamed_on_another_replica(harness: Harness) -> N
         asked = asyncio.create_task(owner.events(request_id="r"))
         await harness.composer.started.wait()
         run = await fetchval(harness.dsn, "SELECT run_id FROM runs")
-        there = Watching(other, str(run))
-        await eventually(lambda: answer_text(there.seen).endswith("."))
-        assert answer_text(there.seen) == text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+        there = watching(other, str(run))
+        await eventually(lambda: answer_text(there.events).endswith("."))
+        assert answer_text(there.events) == text.replace("\0", "\N{REPLACEMENT CHARACTER}")
         # Coming back here and there gives the rest and nothing twice.
-        started = there.seen[-1].sequence
+        started = there.events[-1].sequence
         for client in (owner, other):
-            back = Watching(client, str(run), after_sequence=started, after_offset=4)
-            await eventually(lambda b=back: len(b.seen) == 1)
-            assert (back.seen[0].answer_delta.offset, back.seen[0].answer_delta.text) == (
+            back = watching(client, str(run), after_sequence=started, after_offset=4)
+            await eventually(lambda b=back: len(b.events) == 1)
+            assert (back.events[0].answer_delta.offset, back.events[0].answer_delta.text) == (
                 4,
                 text[4:],
             )
-            back.leave()
+            back.call.cancel()
         harness.composer.release.set()
         await there.task
         here = await asked
-    assert logged(there.seen) == logged(here)
+    assert logged(there.events) == logged(here)
     assert answer_text(here) == here[-1].run_finished.response.answer == text
 
 
@@ -76,11 +60,11 @@ async def test_text_not_followed_elsewhere_is_not_stored(harness: Harness) -> No
     harness.composer.release = asyncio.Event()
     async with harness.gateway() as owner, harness.gateway():
         seen = await seen_until(owner, "answer_delta")
-        here = Watching(owner, seen[0].run_id, **cursor(seen))
+        here = watching(owner, seen[0].run_id, **cursor(seen))
         assert await fetch(harness.dsn, "SELECT FROM answers") == []
         harness.composer.release.set()
         await here.task
-    assert answer_text([*seen, *here.seen]) == "It is done."
+    assert answer_text([*seen, *here.events]) == "It is done."
     assert await fetch(harness.dsn, "SELECT FROM answers") == []
 
 
@@ -95,6 +79,10 @@ def counted_looks(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
 
     monkeypatch.setattr(Runs, "look", counted)
     return looks
+
+
+def watching(client: Client, run_id: str, **after: int) -> Following:
+    return Following(client, call=WatchRunRequest(run_id=run_id, **after))
 
 
 def _timeless(event: RunEvent) -> RunEvent:
@@ -112,17 +100,17 @@ async def test_run_is_read_once_however_many_follow_it(
     slow = await harness.plan(SlowAgent("slow"))
     async with harness.gateway() as owner, harness.gateway() as other:
         run_id = await run_under_way(owner, slow)
-        followers = [Watching(other, run_id) for _ in range(40)]
+        followers = [watching(other, run_id) for _ in range(40)]
         await eventually(lambda: all(f.has("step_started") for f in followers))
         assert len(looks) < len(followers) / 2
-        followers[0].leave()
+        followers[0].call.cancel()
         slow.release.set()
         await asyncio.gather(*(follower.task for follower in followers[1:]))
     assert len(looks) < len(followers) / 2
-    expected = [_timeless(event) for event in followers[1].seen]
+    expected = [_timeless(event) for event in followers[1].events]
     for follower in followers[1:]:
-        assert [_timeless(event) for event in follower.seen] == expected
-        assert follower.seen[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
+        assert [_timeless(event) for event in follower.events] == expected
+        assert follower.events[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
 
 
 async def test_lost_messages_are_made_up_for_by_one_query_for_all_runs(
@@ -143,7 +131,7 @@ async def test_lost_messages_are_made_up_for_by_one_query_for_all_runs(
             "bos_gateway.run_log.notifications.Notifications._heard", lambda *_: None
         )
         runs = [await run_under_way(owner, slow) for _ in range(3)]
-        followers = [Watching(other, run_id) for run_id in runs]
+        followers = [watching(other, run_id) for run_id in runs]
         await eventually(lambda: all(f.has("step_started") for f in followers))
         await eventually(lambda: asked[-1:] == [3])
         slow.release.set()
@@ -272,15 +260,15 @@ async def test_followers_at_and_beyond_the_end_do_not_affect_one_from_the_beginn
     async with harness.gateway() as owner, harness.gateway() as other:
         seen = await seen_until(owner, "step_started")
         run_id, most = seen[0].run_id, 2**63 - 1
-        odd = Watching(other, run_id, after_sequence=most, after_offset=most)
-        late = Watching(other, run_id, after_sequence=seen[-1].sequence)
+        odd = watching(other, run_id, after_sequence=most, after_offset=most)
+        late = watching(other, run_id, after_sequence=seen[-1].sequence)
         await eventually(follows)
-        early = Watching(other, run_id)
+        early = watching(other, run_id)
         await eventually(lambda: early.has("step_started"))
         slow.release.set()
         await asyncio.gather(odd.task, late.task, early.task)
         assert await other.watch(run_id, most) == []
-    assert logged(early.seen) == [*seen, *logged(late.seen)]
+    assert logged(early.events) == [*seen, *logged(late.events)]
     assert early.has("run_finished")
     assert odd.has("run_finished")
     assert len(looks) < 30

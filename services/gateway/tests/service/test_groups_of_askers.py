@@ -107,6 +107,7 @@ async def test_a_plan_with_a_hidden_agent_is_none(
         member = await gateway.by(ANALYST).ask()
     assert response.planner.confidence == HEURISTIC_CONFIDENCE
     assert dry.plan.origin == HEURISTIC
+    assert not response.agent_results
     assert not dry.plan.steps
     absent = from_value(response.planner.guardrails["unavailable_agents"])
     assert absent == ["sql", "mail"]

@@ -6,9 +6,8 @@ In every case the run ends once, its log stays readable, and other runs are not 
 import math
 from typing import Any
 
-import pytest
 from gateway_harness.harness import Client, Harness, kinds, result_of
-from gateway_harness.raw_agents import RawAgent, add_raw_agent, nested, success, wide
+from gateway_harness.raw_agents import RawAgent, add_raw_agent, deep, nested, success, wide
 from gateway_harness.stored import log_of
 from google.protobuf import struct_pb2
 from google.protobuf.duration_pb2 import Duration
@@ -82,29 +81,29 @@ def hostile_usage(number: int) -> Usage:
     return usage
 
 
-@pytest.mark.parametrize("number", [-(2**63), INT64])
-async def test_impossible_numbers_are_clamped_and_the_result_is_kept(
-    harness: Harness, number: int
-) -> None:
-    def evil(context: Any) -> AgentResult:
-        made = success(confidence=math.nan, usage=hostile_usage(number))
-        made.sources.append(Source(relevance=math.inf, page=-3))
-        made.latency.seconds = number
-        made.table.CopyFrom(make_table(["n"], [[1], [2]]))
-        made.table.row_count = number
-        return made
-
-    await add_raw_agent(harness, RawAgent("evil", evil))
-    harness.planner.answer = MakePlanResponse(
-        plan=Plan(steps=[step("a", "evil"), step("b", "evil")]), usage=hostile_usage(number)
-    )
-    harness.planner.answer.decision.confidence = math.nan
-    harness.planner.answer.intent.confidence = -math.inf
-    harness.planner.answer.trace.add().create_time.seconds = number
+async def test_impossible_numbers_are_clamped_and_the_result_is_kept(harness: Harness) -> None:
+    evil = await add_raw_agent(harness, RawAgent("evil", lambda _: success()))
     async with harness.gateway(max_run_tokens=10**12, max_day_tokens=10**13) as gateway:
-        events = await gateway.events(trace=True)
-        await read_by_all(harness, gateway, events)
-        assert gateway.metric("bos_runs_total", outcome="succeeded") == 1
+        for number in (-(2**63), INT64):
+            result = success(confidence=math.nan, usage=hostile_usage(number))
+            result.sources.append(Source(relevance=math.inf, page=-3))
+            result.latency.seconds = number
+            result.table.CopyFrom(make_table(["n"], [[1], [2]]))
+            result.table.row_count = number
+            evil.make = lambda _, result=result: result
+            plan = Plan(steps=[step("a", "evil"), step("b", "evil")])
+            answer = MakePlanResponse(plan=plan, usage=hostile_usage(number))
+            answer.decision.confidence = math.nan
+            answer.intent.confidence = -math.inf
+            answer.trace.add().create_time.seconds = number
+            harness.planner.answer = answer
+            events = await gateway.events(trace=True)
+            await read_by_all(harness, gateway, events)
+            check_numbers(events, number)
+        assert gateway.metric("bos_runs_total", outcome="succeeded") == 2
+
+
+def check_numbers(events: list[RunEvent], number: int) -> None:
     result, response = result_of(events, "a"), events[-1].run_finished.response
     assert (result.status, result.answer) == (AGENT_EXECUTION_STATUS_SUCCEEDED, "Fine.")
     assert (result.confidence, result.sources[0].relevance) == (0, 1)
@@ -188,15 +187,6 @@ async def test_invalid_duration_of_an_action_is_dropped(harness: Harness) -> Non
     assert sum("approval_timeout" in text for text in messages) == 2
 
 
-def context_of(depth: int) -> struct_pb2.Struct:
-    value = struct_pb2.Value(string_value="x")
-    for _ in range(depth):
-        outer = struct_pb2.Value()
-        outer.struct_value.fields["k"].CopyFrom(value)
-        value = outer
-    return struct_pb2.Struct(fields={"deep": value})
-
-
 async def test_nul_characters_deep_values_and_long_times_are_stored(harness: Harness) -> None:
     odd = ValueMap(fields={"a\0b": Value(string_value="c\0d")})
 
@@ -209,7 +199,7 @@ async def test_nul_characters_deep_values_and_long_times_are_stored(harness: Har
     await add_raw_agent(harness, RawAgent("odd", tracing))
     harness.planner.steps = [step("a", "odd"), step("b", "odd", "with @{outputs.a.answer}")]
     harness.composer.output = ComposerOutput(answer="x\0y")
-    context = context_of(MAX_DEPTH)
+    context = deep(MAX_DEPTH)
     context.fields["a\0b"].string_value = "c\0d"
     longest = Duration(seconds=315_576_000_000)
     async with harness.gateway() as gateway:
@@ -268,7 +258,7 @@ async def test_questions_of_many_steps_can_be_received(harness: Harness) -> None
 
 
 def with_schema_of(depth: int) -> AgentCard:
-    schema = struct_pb2.Struct(fields={"properties": context_of(depth).fields["deep"]})
+    schema = struct_pb2.Struct(fields={"properties": deep(depth).fields["deep"]})
     return AgentCard(tools=[Tool(name="t", input_schema=schema)])
 
 

@@ -189,11 +189,9 @@ async def test_what_stands_in_for_result_without_sense_keeps_its_taint(harness: 
     assert (result.tainted, response.tainted) == (True, True)
 
 
-@pytest.mark.parametrize("own_words", [True, False])
-async def test_words_of_an_agent_that_breaks_off_are_tainted(
-    harness: Harness, own_words: bool
-) -> None:
+async def test_words_of_an_agent_that_breaks_off_are_tainted(harness: Harness) -> None:
     """It may quote what it was reading, and cannot say so; a broken connection quotes nothing."""
+    own_words = True
 
     async def broken(context: Any) -> AsyncIterator[ExecuteResponse]:
         if own_words:
@@ -206,11 +204,12 @@ async def test_words_of_an_agent_that_breaks_off_are_tainted(
     await harness.add_agent(last)
     harness.planner.steps = [step("a", "reader"), step("b", "last", "", "a"), step("c", "last")]
     async with harness.gateway() as gateway:
-        response = await gateway.ask()
-    first = response.agent_results[0]
-    assert ("Eve" in first.error.message) is own_words
-    assert [result.tainted for result in response.agent_results] == [own_words, own_words, False]
-    assert sorted(given.tainted for given in last.inputs) == [False, own_words]
+        for own_words in (True, False):
+            last.inputs.clear()
+            results = (await gateway.ask()).agent_results
+            assert ("Eve" in results[0].error.message) is own_words
+            assert [result.tainted for result in results] == [own_words, own_words, False]
+            assert sorted(given.tainted for given in last.inputs) == [False, own_words]
 
 
 async def test_words_of_an_agent_that_fails_to_perform_are_tainted(harness: Harness) -> None:
@@ -241,9 +240,8 @@ async def test_words_of_an_agent_that_fails_to_perform_are_tainted(harness: Harn
     assert not first.actions[0].tainted
 
 
-@pytest.mark.parametrize("tainted", [True, False])
 async def test_step_that_defect_ends_keeps_taint_of_what_it_was_handed(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch, tainted: bool
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def defective(run: Any, command: RunStep) -> None:
         if command.step_id in ("b", "beside"):
@@ -251,7 +249,7 @@ async def test_step_that_defect_ends_keeps_taint_of_what_it_was_handed(
         await run_step(run, command)
 
     monkeypatch.setitem(orchestrator._EFFECTS, RunStep, defective)
-    await add_raw_agent(harness, RawAgent("reader", lambda _: success(tainted=tainted)))
+    reader = await add_raw_agent(harness, RawAgent("reader", lambda _: success()))
     last = EchoAgent("last")
     await harness.add_agent(last)
     harness.planner.steps = [
@@ -261,8 +259,11 @@ async def test_step_that_defect_ends_keeps_taint_of_what_it_was_handed(
         step("c", "last", "", "b"),
     ]
     async with harness.gateway() as gateway:
-        events = await gateway.events()
-    assert result_of(events, "b").error.type == "ZeroDivisionError"
-    marks = {name: result_of(events, name).tainted for name in ("b", "beside", "c")}
-    assert marks == {"b": tainted, "beside": False, "c": tainted}
-    assert [given.tainted for given in last.inputs] == [tainted]
+        for tainted in (True, False):
+            last.inputs.clear()
+            reader.make = lambda _, tainted=tainted: success(tainted=tainted)
+            events = await gateway.events()
+            assert result_of(events, "b").error.type == "ZeroDivisionError"
+            marks = {name: result_of(events, name).tainted for name in ("b", "beside", "c")}
+            assert marks == {"b": tainted, "beside": False, "c": tainted}
+            assert [given.tainted for given in last.inputs] == [tainted]

@@ -19,26 +19,22 @@ from bos_testkit.agents import EchoAgent, FailingAgent
 
 
 @pytest.mark.requirement("C-36")
-@pytest.mark.parametrize(
-    ("error", "attempts", "plans"),
-    [
-        (ModelUnavailable("down"), 1, 1),
-        # What a model has nothing to do with is repeated, and planned around, as ever.
-        (Unavailable("the database is away"), 3, 2),
-        # An agent that is wrong about its model's failures is not believed.
-        (AgentFailure("QueryError", "x", {"reason": "MODEL_TIMEOUT"}, retryable=True), 1, 1),
-    ],
-    ids=lambda value: f"{value.reason} {value}" if isinstance(value, Exception) else "",
-)
-async def test_failures_of_models_are_neither_repeated_nor_replanned(
-    harness: Harness, error: Any, attempts: int, plans: int
-) -> None:
-    agent = await harness.plan(FailingAgent("failing", error=error))
+async def test_failures_of_models_are_neither_repeated_nor_replanned(harness: Harness) -> None:
+    agent = await harness.plan(FailingAgent("failing"))
     harness.planner.revisions = [[]]
     async with harness.gateway() as gateway:
-        await gateway.ask()
-    assert len(agent.inputs) == attempts
-    assert len(harness.planner.requests) == plans
+        for error, attempts, plans in (
+            (ModelUnavailable("down"), 1, 1),
+            # What a model has nothing to do with is repeated, and planned around, as ever.
+            (Unavailable("the database is away"), 3, 2),
+            # An agent that is wrong about its model's failures is not believed.
+            (AgentFailure("QueryError", "x", {"reason": "MODEL_TIMEOUT"}, retryable=True), 1, 1),
+        ):
+            agent._error = error
+            agent.inputs.clear()
+            harness.planner.requests.clear()
+            await gateway.ask()
+            assert (len(agent.inputs), len(harness.planner.requests)) == (attempts, plans), error
 
 
 @pytest.mark.parametrize(("busy", "calls"), [(False, 1), (True, 3)])

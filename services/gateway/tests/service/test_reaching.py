@@ -2,19 +2,19 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from typing import Any
 
 import grpc
 import pytest
-from gateway_harness.harness import ComposerDouble, Harness, PlannerDouble, result_of
+from gateway_harness.harness import ComposerDouble, Harness, PlannerDouble, result_of, serve_double
+from gateway_harness.postgres_proxy import Proxy
 
 from bos.agent.v1 import AgentExecutionStatus, AgentResult
 from bos.composer.v1 import (
     ComposeRequest,
     ComposeResponse,
     ComposerServiceStub,
-    add_ComposerServiceServicer_to_server,
 )
 from bos.planner.v1 import (
     MakePlanRequest,
@@ -23,8 +23,6 @@ from bos.planner.v1 import (
 )
 from bos_agentkit import AgentTask, agent_card
 from bos_chassis.channels import Channels, service_config
-from bos_chassis.server import GrpcServer, Servicer, grpc_server
-from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_errors import Unavailable
 from bos_gateway.effects import call_retries
@@ -73,11 +71,10 @@ class Breaking(ComposerDouble):
             await context.abort(grpc.StatusCode.UNAVAILABLE, "gone")
 
 
-def served(servicer: Any) -> AbstractAsyncContextManager[GrpcServer]:
-    name = COMPOSER if isinstance(servicer, ComposerDouble) else PLANNER
-    telemetry = Telemetry.for_tests(name)
-    settings = ServerSettings.load(grace_s=0.1)
-    return grpc_server(settings, [Servicer(servicer, ADD[name], name)], telemetry=telemetry)
+@asynccontextmanager
+async def served(servicer: Any) -> AsyncIterator[str]:
+    async with AsyncExitStack() as stack:
+        yield await serve_double(stack, servicer)
 
 
 async def heard(stream: AsyncIterator[Any], messages: list[Any]) -> None:
@@ -116,7 +113,7 @@ async def test_what_the_service_itself_says_is_not_repeated(channels: Channels) 
     planner = PlannerDouble(error=Unavailable("The model is down.", reason="MODEL_UNAVAILABLE"))
     async with served(planner) as server:
         with pytest.raises(Unavailable) as caught:
-            await answered(method_of(channels, server.address), PLAN, **OPTIONS)
+            await answered(method_of(channels, server), PLAN, **OPTIONS)
     assert caught.value.reason == "MODEL_UNAVAILABLE"
     assert len(planner.requests) == 1
 
@@ -128,7 +125,7 @@ async def test_stream_is_not_repeated_once_the_service_has_spoken(
     composer = Breaking() if spoken else ComposerDouble(deltas=[], error=Unavailable("busy"))
     messages: list[Any] = []
     async with served(composer) as server:
-        stream = streamed(method_of(channels, server.address, COMPOSER), COMPOSE, **OPTIONS)
+        stream = streamed(method_of(channels, server, COMPOSER), COMPOSE, **OPTIONS)
         with pytest.raises(Unavailable):
             await heard(stream, messages)
     assert len(messages) == spoken
@@ -193,46 +190,18 @@ async def test_call_with_a_budget_that_never_left_is_repeated(
 # Services that die at work
 
 
-class Line:
-    """A TCP line to a service, which breaks as it does when the service's process dies."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self._writers: list[asyncio.StreamWriter] = []
-        self.address = ""
-
-    async def take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, piped both ways until it ends."""
-        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._port)
-        self._writers += [writer, far_writer]
-        pipes = (self._pipe(reader, far_writer), self._pipe(far_reader, writer))
-        await asyncio.gather(*pipes)
-
-    async def _pipe(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while part := await reader.read(65536):
-                writer.write(part)
-                await writer.drain()
-        except OSError:
-            pass
-        writer.close()
-
-    def cut(self) -> None:
-        for writer in self._writers:
-            writer.transport.abort()
-        self._writers.clear()
-
-
 @asynccontextmanager
-async def line_to(servicer: Any) -> AsyncIterator[Line]:
+async def line_to(servicer: Any) -> AsyncIterator[Proxy]:
+    """A served double behind a proxy that breaks connections as the death of a process does."""
     async with served(servicer) as server:
-        line = Line(int(server.address.rpartition(":")[2]))
-        listening = await asyncio.start_server(line.take, "127.0.0.1", 0)
-        line.address = f"127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        port = int(server.rpartition(":")[2])
+        line = Proxy(lambda: asyncio.open_connection("127.0.0.1", port))
+        listening = await asyncio.start_server(line.serve, "127.0.0.1", 0)
+        line.dsn = f"127.0.0.1:{listening.sockets[0].getsockname()[1]}"
         try:
             yield line
         finally:
-            line.cut()
+            await line.close()
             listening.close()
 
 
@@ -245,7 +214,7 @@ class DyingPlanner(PlannerDouble):
     async def MakePlan(self, request: MakePlanRequest, context: Any) -> Any:
         self.calls += 1
         if self.calls <= 4:
-            self.line.cut()
+            self.line.drop()
             await asyncio.Event().wait()
         return await super().MakePlan(request, context)
 
@@ -256,7 +225,7 @@ async def test_planner_that_died_is_called_again_after_any_time(
     monkeypatch.setattr(call_retries, "_AT_ONCE_S", -1.0)  # as if every call had taken that long
     planner = DyingPlanner()
     async with line_to(planner) as planner.line:
-        method = method_of(channels, planner.line.address)
+        method = method_of(channels, planner.line.dsn)
         await answered(method, PLAN, **OPTIONS, restart_s=60.0)
     assert planner.calls == 5
 
@@ -280,14 +249,14 @@ class DyingComposer(ComposerDouble):
 
     async def _die(self) -> None:
         await self.heard.wait()
-        self.line.cut()
+        self.line.drop()
 
 
 async def test_answer_of_a_composer_that_died_begins_anew(channels: Channels) -> None:
     composer = DyingComposer()
     messages: list[Any] = []
     async with line_to(composer) as composer.line:
-        method = method_of(channels, composer.line.address, COMPOSER)
+        method = method_of(channels, composer.line.dsn, COMPOSER)
         async for message in streamed(method, COMPOSE, **OPTIONS, restart_s=60.0):
             messages.append(message)
             composer.heard.set()
@@ -320,9 +289,3 @@ async def test_step_waits_for_what_is_away_beyond_attempts_of_its_card(
     succeeded = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
     assert (result_of(events, "a").status == succeeded) == (calls == 5)
     assert len(agent.inputs) == calls
-
-
-ADD = {
-    PLANNER: add_PlannerServiceServicer_to_server,
-    COMPOSER: add_ComposerServiceServicer_to_server,
-}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from gateway_harness.harness import Harness
+from gateway_harness.harness import Harness, serve_double
 from gateway_harness.raw_agents import RawAgent, add_raw_agent, success
 from gateway_harness.stored import fetch, until
 from google.protobuf import struct_pb2
@@ -25,11 +25,8 @@ from bos.memory.v1 import (
     OpenTurnResponse,
     RecordTurnRequest,
     RecordTurnResponse,
-    add_MemoryTurnServiceServicer_to_server,
 )
 from bos_agentkit import tool
-from bos_chassis.server import Servicer, grpc_server
-from bos_chassis.settings import ServerSettings
 from bos_chassis.values import to_value_map
 from bos_errors import BosError, InvalidArgument, Unavailable
 from bos_testkit.plans import step
@@ -81,11 +78,7 @@ async def memory() -> MemoryDouble:
 
 @pytest.fixture
 async def target(memory: MemoryDouble, harness: Harness) -> str:
-    served = Servicer(
-        memory, add_MemoryTurnServiceServicer_to_server, "bos.memory.v1.MemoryTurnService"
-    )
-    server = grpc_server(ServerSettings.load(grace_s=0.1), [served], telemetry=harness.telemetry)
-    return (await harness.stack.enter_async_context(server)).address
+    return await serve_double(harness.stack, memory)
 
 
 @pytest.mark.requirement("L-01", "B-15")

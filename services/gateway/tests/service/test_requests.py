@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from gateway_harness.answering import refusal
 from gateway_harness.harness import Harness
+from gateway_harness.raw_agents import deep
 from google.protobuf import struct_pb2
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.struct_pb2 import Struct
@@ -40,13 +41,6 @@ async def count_words(text: str) -> int:
 @tool(description="Counts.", side_effect=_NONE, aliases=("LinesTool",))
 async def count_lines(text: str) -> int:
     return len(text.splitlines())
-
-
-def deep(depth: int) -> Struct:
-    value = struct_pb2.Value(string_value="x")
-    for _ in range(depth):
-        value = struct_pb2.Value(struct_value=Struct(fields={"k": value}))
-    return Struct(fields={"deep": value})
 
 
 INVALID: list[tuple[str, dict[str, Any]]] = [

@@ -5,7 +5,6 @@ import os
 import tempfile
 from typing import Any
 
-import pytest
 from gateway_harness.harness import SHORT_LEASE, Client, Harness, gateway_process
 from gateway_harness.stored import fetch, until
 from google.protobuf.struct_pb2 import Struct
@@ -111,8 +110,7 @@ async def test_credentials_are_deleted_with_the_end_of_their_run(harness: Harnes
         assert await rows(harness) == []
 
 
-@pytest.mark.parametrize("damage", [TAMPER, "DELETE FROM run_secrets WHERE run_id = $1"])
-async def test_untrusted_credential_fails_its_step_only(harness: Harness, damage: str) -> None:
+async def test_untrusted_credential_fails_its_step_only(harness: Harness) -> None:
     slow, other = await plan_slow(harness), EchoAgent("other")
     await harness.add_agent(other)
     harness.planner.steps = [step("a", "slow"), step("b", "other")]
@@ -123,7 +121,7 @@ async def test_untrusted_credential_fails_its_step_only(harness: Harness, damage
         await eventually(lambda: len(slow.inputs) == 2)
         process.kill()
         await process.wait()
-    await fetch(harness.dsn, damage, run_id)
+    await fetch(harness.dsn, TAMPER, run_id)
     async with harness.gateway(secrets_keys=keys, **SHORT_LEASE) as gateway:
         response = (await gateway.watch(run_id))[-1].run_finished.response
         slow.release.set()

@@ -17,7 +17,7 @@ from gateway_harness.harness import Client
 from gateway_harness.run_contract import Seen, Verdict, check_contract
 from gateway_harness.stored import until
 
-EACH = 4
+EACH = 3
 """Clients per gateway."""
 
 
