@@ -1,24 +1,21 @@
 """The token budget of a run, decided from the log alone."""
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
-from gateway_harness.run_logs import START, adopted, event
+from gateway_harness import run_logs as logs
+from gateway_harness.run_logs import START, adopted, event, settled
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
 from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_SKIPPED,
-    AGENT_EXECUTION_STATUS_SUCCEEDED,
     AgentCard,
-    AgentResult,
 )
 from bos.common.v1 import Usage
 from bos.gateway.v1 import (
     RUN_STATUS_SUCCEEDED,
-    AgentRequest,
     OrchestratorResponse,
 )
 from bos.planner.v1 import MakePlanResponse, Plan
@@ -27,19 +24,14 @@ from bos.runlog.v1 import (
     CancelRequested,
     LogEvent,
     PlanFailed,
-    Planned,
-    RevisionStarted,
     RunAccepted,
     RunFinished,
-    RunSettings,
     StepDispatched,
-    StepFinished,
 )
 from bos_gateway.core import budget as budgets
 from bos_gateway.core.budget import (
     MIN_STEP_TOKENS,
     counted,
-    freeze_shares,
     held_by_steps,
     left,
     steps_left,
@@ -51,38 +43,22 @@ from bos_gateway.effects.plan import usable_problems
 from bos_testkit.plans import step
 
 
-def accepted(max_tokens: int = 0, **settings: int) -> LogEvent:
-    frozen = RunSettings(
-        **{"max_concurrency": 4, "max_steps": 8, "max_tokens": max_tokens, **settings}
-    )
-    frozen.compose_timeout.FromSeconds(10)
-    freeze_shares(frozen)
-    body = RunAccepted(
-        request=AgentRequest(question="?"), settings=frozen, cards=[AgentCard(name="echo")]
-    )
-    body.deadline.FromDatetime(START + timedelta(seconds=100))
-    return event(run_accepted=body)
+def accepted(max_tokens: int = 0, **limits: int) -> LogEvent:
+    frozen = {"max_concurrency": 4, "max_steps": 8, "max_revisions": 0, **limits}
+    return logs.accepted(max_tokens=max_tokens, **frozen)
 
 
 def planned(*steps: Any, tokens: int = 0, revision: int = 0) -> LogEvent:
-    usage = Usage(input_tokens=tokens)
-    return event(planned=Planned(plan=Plan(steps=steps), usage=usage, revision=revision))
+    return logs.planned(*steps, usage=Usage(input_tokens=tokens), revision=revision)
 
 
 def finished(step_id: str, tokens: int | None = 0) -> LogEvent:
-    usage = None if tokens is None else Usage(input_tokens=tokens // 2)
-    if usage is not None and tokens is not None:
-        usage.output_tokens = tokens - tokens // 2
-    made = AgentResult(status=AGENT_EXECUTION_STATUS_SUCCEEDED, agent_name="echo", usage=usage)
-    return event(step_finished=StepFinished(step_id=step_id, result=made, attempts=1))
-
-
-def settled(state: RunState) -> list[Command]:
-    """What is under way once everything that can be recorded is."""
-    while (commands := decide(state, START)) and isinstance(commands[0], Record):
-        for recorded in commands[0].events:
-            apply(state, recorded)
-    return commands
+    usage = (
+        None
+        if tokens is None
+        else Usage(input_tokens=tokens // 2, output_tokens=tokens - tokens // 2)
+    )
+    return logs.finished(step_id, usage=usage)
 
 
 def held(state: RunState) -> dict[str, int]:
@@ -126,7 +102,6 @@ def test_step_is_skipped_once_no_tokens_can_come_back(tokens: int, skipped: bool
         assert isinstance(command, RunStep)
         return
     result = state.steps["b"].result
-    assert result is not None
     assert result.status == AGENT_EXECUTION_STATUS_SKIPPED
     assert result.error.type == "BudgetExhausted"
     assert "999 of the 2000 tokens" in result.error.message
@@ -166,7 +141,7 @@ def test_result_that_says_nothing_of_its_usage_counts_in_full(
 def test_version_with_other_shares_counts_the_same_of_an_old_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    revised = event(revision_started=RevisionStarted(revision=1, failed_step_ids=["a"]))
+    revised = logs.revising("a")
     lost = event(plan_failed=PlanFailed(revision=1))
     log = [accepted(10_000), adopted(), planned(step("a", "echo")), finished("a"), revised, lost]
     before = fold("r", log).usage
@@ -214,7 +189,7 @@ def test_steps_of_all_revisions_count_against_their_limit() -> None:
         assert (not usable_problems(MakePlanResponse(plan=plan), start, steps_left(state))) is fits
     for name in "ab":
         apply(state, finished(name))
-    apply(state, event(revision_started=RevisionStarted(revision=1, failed_step_ids=["b"])))
+    apply(state, logs.revising("b"))
     apply(state, planned(step("c", "echo"), revision=1))
     settled(state)
     assert steps_left(state) == 0
@@ -233,7 +208,7 @@ def test_composing_keeps_its_share_of_what_steps_left(tokens: int, left_over: in
 def test_what_a_plan_holds_when_it_is_replaced_counts_in_full() -> None:
     state = fold("r", [accepted(5000), planned(step("a", "echo"))])
     settled(state)
-    apply(state, event(revision_started=RevisionStarted(revision=1)))
+    apply(state, logs.revising())
     apply(state, planned(step("b", "echo"), revision=1))
     assert (counted(state.usage), held_by_steps(state)) == (4000, 0)
 
@@ -279,7 +254,6 @@ def _happens(
 ) -> list[LogEvent]:
     match command:
         case MakePlan(token_budget=budget):
-            assert budget is not None
             return [planned(*shape, tokens=data.draw(st.integers(0, budget)))]
         case Record(events=recorded):
             return list(recorded)

@@ -32,7 +32,6 @@ def finished() -> LogEvent:
 
 
 async def rest(feed: RunFeed, after: Cursor = Cursor()) -> list[Shown]:  # noqa: B008  immutable
-    """What a follower gets of a feed that is closed."""
     return [shown async for shown in feed.follow(after)]
 
 

@@ -22,7 +22,6 @@ EFFECT = "effect not declared: may not be undone"
 def asked(
     state: RunState, step_id: str, *, tainted: bool = True, sources: Sequence[Source] = ()
 ) -> Approval:
-    """The request about an action that the step proposes."""
     action = ProposedAction(action_id="1", tool="act", digest="sha256:1", tainted=tainted)
     result = AgentResult(proposed_actions=[action], tainted=tainted, sources=sources)
     return approval_for(state, state.steps[step_id], result, START, timedelta(hours=1))

@@ -54,8 +54,6 @@ def test_inputs_of_a_step_are_shown_with_data_alone() -> None:
     event.step_dispatched.sub_task.sub_task_input["rows"].int64_value = 5
     shown = project("r", 1, event, AgentRequest())
     hidden = project("r", 1, event, AgentRequest(include_data=False))
-    assert shown is not None
-    assert hidden is not None
     assert shown.step_started.sub_task_input["rows"].int64_value == 5
     assert not hidden.step_started.sub_task_input
 
@@ -66,11 +64,9 @@ def test_trace_of_planning_is_shown_if_the_trace_was_asked_for() -> None:
     event.planned.usage.model_calls = 1
     for request in (AgentRequest(), AgentRequest(trace=True)):
         shown = project("r", 1, event, request)
-        assert shown is not None
         assert [each.message for each in shown.planned.trace] == ["Chose sql"] * request.trace
         assert shown.planned.usage.model_calls == 1
 
 
 def both(stored: Message, public: Message) -> set[str]:
-    """Fields of the same name."""
     return set(stored.DESCRIPTOR.fields_by_name) & set(public.DESCRIPTOR.fields_by_name)

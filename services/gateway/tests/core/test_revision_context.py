@@ -84,7 +84,6 @@ def composed(state: RunState) -> OrchestratorResponse:
 
 def sent_to(state: RunState, step_id: str) -> AgentInput:
     new = state.steps[step_id]
-    assert new.sub_task is not None
     return agent_input(state, new, new.sub_task, attempt=1, timeout_s=1.0, secrets={})
 
 
@@ -184,7 +183,6 @@ def test_step_that_acted_and_proposed_again_is_not_replanned() -> None:
     then(state, finished("b"), again, decided(again, instructions="but quickly"))
     assert then(state, classified(decide(state, START)[0])) == ["a"]
     context = running(state).approval
-    assert context is not None
     assert not context.approved_actions, "instructions allow nothing yet"
     assert then(state, failed("a")) == COMPOSES
 
@@ -195,7 +193,6 @@ def test_step_that_acted_and_proposed_again_is_not_replanned() -> None:
 @pytest.mark.requirement("C-18")
 def test_what_was_achieved_stays_and_can_be_referred_to() -> None:
     state = mended()
-    assert state.steps["c"].sub_task is not None
     assert state.steps["c"].sub_task.task == "use 7"
     assert set(state.outputs) == {"a"}
 
@@ -207,7 +204,6 @@ def test_intent_stays_unless_the_new_plan_says_another(intent: int) -> None:
     state = after(planned(step("a", "echo"), intent=IntentRoute(intent=INTENT_DATA_QA)))
     then(state, failed("a"))
     apply(state, planned(step("b", "echo"), revision=1, intent=IntentRoute(intent=intent)))
-    assert state.intent is not None
     assert state.intent.intent == (intent or INTENT_DATA_QA)
 
 

@@ -283,14 +283,12 @@ def test_ids_follow_from_the_log_alone_and_differ_between_spans() -> None:
 
 def test_keys_that_read_alike_have_different_spans() -> None:
     trace = RunTrace.of(RUN, RunAccepted(traceparent=CALLER))
-    assert trace is not None
     assert trace.attempt(1, "1", 11).span_id != trace.attempt(11, "1", 1).span_id
     assert trace.approval("a").span_id != trace.instructions("a").span_id
 
 
 def test_unstored_run_has_its_span_alone() -> None:
     trace = RunTrace.of(RUN, RunAccepted(traceparent=CALLER, own_trace=True))
-    assert trace is not None
     (span,) = exported([bare_run_span(trace, 1, 2, "USER_LIMIT")])
     assert f"{trace.root.span_id:016x}" == span.span_id
     assert traceparent_of(trace.root).split("-")[2] == span.span_id

@@ -35,8 +35,6 @@ def sent(files: StepFiles, name: str, size: int, *, parts: int = 1, last: bool =
 
 
 class Stored(RunFiles):
-    """Keeps files of runs that are in no log."""
-
     def __init__(self, folder: Path) -> None:
         super().__init__(None)
         self._folder = open_artefacts(folder.as_uri())
@@ -107,9 +105,7 @@ async def test_files_of_concurrent_steps_share_the_memory_limit(folder: Path) ->
     assert room.held == 0
 
 
-async def test_input_files_respect_the_memory_limit_and_are_freed(
-    folder: Path,
-) -> None:
+async def test_input_files_respect_the_memory_limit_and_are_freed(folder: Path) -> None:
     owner = Owner("ada", UUID(int=1))
     store = open_artefacts(folder.as_uri())
     blob = await store.put(owner, REPORT)

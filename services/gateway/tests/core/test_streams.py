@@ -12,7 +12,6 @@ from bos_gateway.metrics import GatewayMetrics
 
 
 def refused(streams: StreamLimiter, user_id: str) -> str:
-    """Why one more call is refused."""
     with pytest.raises(ResourceExhausted) as caught, streams.slot(user_id):
         pass
     return caught.value.reason

@@ -14,10 +14,12 @@ from gateway_harness.run_logs import (
     acting,
     adopted,
     after,
+    asked_again,
     asking,
     classified,
     decided,
     finished,
+    performing,
     planned,
     record_of,
     recorded,
@@ -117,24 +119,6 @@ def test_agent_says_itself_what_it_does_not_know(
     assert not leaves_unknown(status, lost=False)
 
 
-def performing(effect: int = IRREVERSIBLE) -> RunState:
-    """What was approved is being performed, beside another step."""
-    state, requested = asking(step("b", "echo"), effect=effect)
-    assert not attempted_before(state.steps["a"], 1)
-    apply(state, decided(requested))
-    recorded(state)
-    return state
-
-
-def asked_again() -> tuple[RunState, LogEvent]:
-    """Its performer is gone, and an approver is asked what to do."""
-    state = performing()
-    apply(state, adopted())
-    requested = record_of(state)[0]
-    recorded(state)
-    return state, requested
-
-
 def test_next_owner_does_not_know_what_the_first_one_did() -> None:
     state = performing(SIDE_EFFECT_CLASS_IDEMPOTENT)
     assert not attempted_before(state.steps["a"], running(state).attempt)
@@ -156,7 +140,6 @@ def ended(state: RunState, now: datetime, outcome: LogEvent | None = None) -> Ag
         result = state.steps["a"].result
     else:
         result = next(each for each in state.response.agent_results if each.agent_id == "echo_0")
-    assert result is not None
     return result
 
 
@@ -246,7 +229,6 @@ def test_person_has_as_long_for_second_request_as_for_first() -> None:
     state = performing()
     step_state = state.steps["a"]
     first = step_state.approval
-    assert first is not None
     state.request.user_id = "ann"
     first.create_time.FromDatetime(START)
     first.expire_time.FromDatetime(START + timedelta(seconds=120))
@@ -273,7 +255,6 @@ def test_no_approval_is_requested_for_an_unstarted_action() -> None:
 def test_unknown_outcome_request_is_bounded_for_any_text() -> None:
     state = performing()
     sent = state.steps["a"].sub_task
-    assert sent is not None
     sent.task = "x" * MAX_APPROVAL_BYTES
     apply(state, adopted())
     assert record_of(state)[0].ByteSize() < MAX_APPROVAL_BYTES

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import jwt
 import pytest
-from gateway_harness.disconnects import run_under_way
 from gateway_harness.harness import Harness, gateway_process
 from gateway_harness.stored import adoptions, fetchval, log_of, until
+from gateway_harness.streamed import run_under_way
 
 from bos.gateway.v1 import RUN_STATUS_SUCCEEDED
 from bos_chassis.auth.callers import RUN_TOKEN_KEY, RunTokenSigner, generate_keypair
@@ -17,7 +17,6 @@ from bos_gateway.effects.run_tokens import Tokens
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.ownership.clock import DatabaseClock
 from bos_testkit.agents import SlowAgent
-from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
 
 pytestmark = pytest.mark.crash
@@ -31,9 +30,7 @@ DOUBT = timedelta(minutes=1)
 
 async def test_run_is_handed_over_between_skewed_replicas(harness: Harness) -> None:
     """A run under way when its owner is killed, and what its log says about time."""
-    slow, dsn = SlowAgent("slow"), harness.dsn
-    await harness.add_agent(slow)
-    harness.planner.steps = [step("a", "slow")]
+    slow, dsn = await harness.plan(SlowAgent("slow")), harness.dsn
     began = await fetchval(dsn, "SELECT clock_timestamp()")
     async with (
         gateway_process(harness, program=BEHIND) as (process, owner),
@@ -63,8 +60,7 @@ async def test_run_is_handed_over_between_skewed_replicas(harness: Harness) -> N
 
 
 async def test_run_at_a_replica_that_is_behind_ends_at_its_deadline(harness: Harness) -> None:
-    await harness.add_agent(SlowAgent("slow"))
-    harness.planner.steps = [step("a", "slow")]
+    await harness.plan(SlowAgent("slow"))
     async with gateway_process(harness, program=BEHIND) as (_, client):
         late = await client.ask(timeout=timedelta(seconds=2))
     (result,) = late.agent_results

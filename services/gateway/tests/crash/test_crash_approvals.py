@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from gateway_harness.answering import APPROVE, DENY, listed, respond
 from gateway_harness.crash import commit_points
 from gateway_harness.crash.clients import Clients, at, ended_at, has_seen, until_waiting
 from gateway_harness.crash.harness import ASKS, WAITS, CrashHarness, Gateway, may_be_away
@@ -17,13 +18,8 @@ from gateway_harness.harness import Client
 from gateway_harness.run_contract import stored_runs
 
 from bos.gateway.v1 import (
-    APPROVAL_DECISION_APPROVE,
-    APPROVAL_DECISION_DENY,
     APPROVAL_KIND_OUTCOME_UNKNOWN,
     APPROVAL_STATUS_PENDING,
-    ApprovalServiceStub,
-    ListApprovalsRequest,
-    RespondApprovalRequest,
 )
 from bos_errors import AgentErrorType
 from bos_testkit.waiting import eventually
@@ -41,19 +37,12 @@ async def approving(
     """
 
     async def approve_all(client: Client) -> None:
-        stub = ApprovalServiceStub(client.channel)
-        wanted = ListApprovalsRequest(status=APPROVAL_STATUS_PENDING)
-        for approval in (await stub.ListApprovals(wanted, timeout=5)).approvals:
-            instructed = "Instructions" in approval.task_description
-            request = RespondApprovalRequest(
-                approval_id=approval.approval_id,
-                decision=APPROVAL_DECISION_APPROVE,
-                instructions="" if instructed else instructions,
-            )
+        for approval in await listed(client, status=APPROVAL_STATUS_PENDING):
             if approval.kind == APPROVAL_KIND_OUTCOME_UNKNOWN:
-                request.decision = APPROVAL_DECISION_DENY
-                request.instructions = ""
-            await stub.RespondApproval(request, timeout=5)
+                await respond(client, approval, DENY)
+            else:
+                instructed = "Instructions" in approval.task_description
+                await respond(client, approval, APPROVE, "" if instructed else instructions)
 
     async def approve_on() -> None:
         while True:

@@ -3,16 +3,14 @@
 from collections.abc import Iterator
 
 import pytest
+from gateway_harness.answering import APPROVE, respond
 from gateway_harness.crash.harness import replica_process
-from gateway_harness.disconnects import seen_until
-from gateway_harness.harness import Harness, gateway_process, kinds
+from gateway_harness.harness import Harness, deploying, gateway_process, kinds
+from gateway_harness.streamed import seen_until
 from gateway_harness.traced import EXECUTE, OWN, RUN, Traced, attempts, taken_over
 
 from bos.gateway.v1 import (
-    APPROVAL_DECISION_APPROVE,
     RUN_STATUS_FAILED,
-    ApprovalServiceStub,
-    RespondApprovalRequest,
 )
 from bos_testkit.agents import SlowAgent
 from bos_testkit.deploy import DeployAgent
@@ -72,27 +70,21 @@ async def test_trace_survives_a_replica_killed_at_the_end_of_the_run(traced: Tra
 async def test_trace_is_whole_across_an_approval(traced: Traced) -> None:
     agent = DeployAgent()
     await traced.add_agent(agent)
-    asking = step("a", "deploy", "deploy shop 1.2")
-    asking.tools.append("trigger_deployment")
-    traced.harness.planner.steps = [asking]
+    traced.harness.planner.steps = [deploying()]
     async with gateway_process(traced.harness, **traced.settings) as (process, client):
         seen = await seen_until(client, "approval_requested")
         process.terminate()
         await process.wait()
-    approval_id = seen[-1].approval_requested.approval.approval_id
     async with gateway_process(traced.harness, **traced.settings) as (_, client):
-        request = RespondApprovalRequest(
-            approval_id=approval_id, decision=APPROVAL_DECISION_APPROVE
-        )
-        await ApprovalServiceStub(client.channel).RespondApproval(request, timeout=20)
+        await respond(client, seen[-1].approval_requested.approval, APPROVE)
         rest = await client.watch(seen[0].run_id, seen[-1].sequence)
         assert kinds(rest)[-1] == "run_finished"
         trace = await traced.trace_of(seen[0].run_id)
-        await eventually(lambda: bool(answering(traced, "RespondApproval")))
+        await eventually(lambda: bool(answering(traced)))
     assert len(agent.effects) == 1
     proposing, performing = attempts(trace, "deploy")
     waited = trace.one("approval")
-    (decided,) = answering(traced, "RespondApproval")
+    (decided,) = answering(traced)
     assert waited.links == (
         (proposing.span_id, "proposed by"),
         (decided.span_id, "decided by"),
@@ -105,9 +97,8 @@ async def test_trace_is_whole_across_an_approval(traced: Traced) -> None:
     }
 
 
-def answering(traced: Traced, method: str) -> list[SeenSpan]:
-    """Server spans of a method."""
-    return [span for span in traced.receiver.spans if span.name.endswith(f"/{method}")]
+def answering(traced: Traced) -> list[SeenSpan]:
+    return [span for span in traced.receiver.spans if span.name.endswith("/RespondApproval")]
 
 
 async def test_a_run_that_is_ended_unread_has_its_span_alone(traced: Traced) -> None:

@@ -12,15 +12,12 @@ from gateway_harness.traced import RUN
 from bos.gateway.v1 import AgentRequest, PlanQuestionRequest
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.otlp.spans import span_receiver
-from bos_testkit.plans import step
 
 _END_S = 40.0
 
 
 async def test_drain_ends_while_postgresql_is_away(harness: Harness) -> None:
-    slow = SlowAgent("slow")
-    await harness.add_agent(slow)
-    harness.planner.steps = [step("a", "slow")]
+    slow = await harness.plan(SlowAgent("slow"))
     async with (
         postgres_proxy(harness.dsn) as proxy,
         gateway_process(harness, store_url=proxy.dsn) as (process, client),
@@ -37,8 +34,7 @@ async def test_drain_ends_while_postgresql_is_away(harness: Harness) -> None:
 
 
 async def test_drain_waits_for_call_although_its_lease_was_given_back(harness: Harness) -> None:
-    await harness.add_agent(EchoAgent("pure"))
-    harness.planner.steps = [step("a", "pure")]
+    await harness.plan(EchoAgent("pure"))
     asked, go_on = asyncio.Event(), asyncio.Event()
 
     async def held() -> None:
@@ -69,8 +65,7 @@ async def test_drain_waits_for_call_although_its_lease_was_given_back(harness: H
 async def test_drained_gateway_exports_traces_and_leaves_no_lease(
     harness: Harness, answers: bool
 ) -> None:
-    await harness.add_agent(EchoAgent("pure"))
-    harness.planner.steps = [step("a", "pure")]
+    await harness.plan(EchoAgent("pure"))
     with span_receiver() as receiver, socket.create_server(("127.0.0.1", 0)) as silent:
         hanging = f"http://127.0.0.1:{silent.getsockname()[1]}"
         endpoint = receiver.endpoint if answers else hanging

@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 import pytest
 from gateway_harness.admission import run_of, writers
 from gateway_harness.ownership_rows import Pool, adopt, expire, insert_run, owner_of
-from gateway_harness.stored import fetchval, until
+from gateway_harness.stored import WAITS_FOR_A_LOCK, fetchval, until
 
 from bos.gateway.v1 import RUN_STATUS_FAILED
 from bos.runlog.v1 import LogEvent
@@ -35,10 +35,6 @@ pytestmark = pytest.mark.crash
 
 # Longer than any test takes; where a lease runs out, its clock was set forward.
 LEASE_S = 600.0
-WAITS_FOR_A_LOCK = """
-count(*) > 0 FROM pg_stat_activity
-WHERE wait_event_type = 'Lock' AND datname = current_database()
-"""
 
 
 @dataclass
@@ -97,7 +93,6 @@ async def held(
 
 
 def block_main_loop(condition: Callable[[], bool]) -> None:
-    """Until this is true."""
     while not condition():
         time.sleep(0.01)
 

@@ -6,7 +6,6 @@ from uuid import UUID, uuid4
 
 import pytest
 from gateway_harness.crash.harness import replica_process
-from gateway_harness.disconnects import run_under_way
 from gateway_harness.harness import SHORT_LEASE, Harness, gateway_process
 from gateway_harness.ownership_rows import (
     Pool,
@@ -18,11 +17,11 @@ from gateway_harness.ownership_rows import (
     owner_of,
 )
 from gateway_harness.stored import fetchval, log_of, until
+from gateway_harness.streamed import run_under_way
 
 from bos.gateway.v1 import RUN_STATUS_FAILED, RUN_STATUS_SUCCEEDED
 from bos.runlog.v1 import LogEvent
 from bos_testkit.agents import EchoAgent, SlowAgent
-from bos_testkit.plans import step
 
 pytestmark = pytest.mark.crash
 
@@ -188,9 +187,7 @@ async def kinds_of(harness: Harness, run_id: UUID | str) -> list[str | None]:
 async def test_run_whose_adoption_itself_kills_is_given_up(
     harness: Harness, deaths_in_adoption: int, outcome: int
 ) -> None:
-    slow = SlowAgent("slow")
-    await harness.add_agent(slow)
-    harness.planner.steps = [step("a", "slow")]
+    slow = await harness.plan(SlowAgent("slow"))
     async with gateway_process(harness, max_failures=3) as (process, client):
         run_id = await run_under_way(client, slow)
         process.kill()
@@ -264,8 +261,7 @@ async def test_refused_run_end_is_retried_alone_with_back_off(harness: Harness, 
         "CREATE TRIGGER no BEFORE INSERT ON run_events FOR EACH ROW "
         "WHEN (NEW.kind = 'run_finished') EXECUTE FUNCTION no()"
     )
-    await harness.add_agent(EchoAgent("echo"))
-    harness.planner.steps = [step("a", "echo")]
+    await harness.plan(EchoAgent("echo"))
     async with harness.gateway(max_failures=3, hold_off_s=0.05) as client:
         call = client.stream("Never ends?")
         await call.read()

@@ -6,22 +6,19 @@ from contextlib import asynccontextmanager
 
 import asyncpg
 import pytest
-from gateway_harness.disconnects import run_under_way, seen_until
 from gateway_harness.harness import SHORT_LEASE, Client, Harness, kinds
 from gateway_harness.postgres_proxy import postgres_proxy
 from gateway_harness.stored import adoptions, fetchval, log_of, until
-from gateway_harness.streamed import answer_text, logged
+from gateway_harness.streamed import answer_text, logged, run_under_way, seen_until
 
 from bos.gateway.v1 import (
     RUN_STATUS_CANCELLED,
     RUN_STATUS_SUCCEEDED,
-    CancelRunRequest,
     RunEvent,
 )
 from bos_gateway.run_log import notifications
 from bos_gateway.runs import background
 from bos_testkit.agents import SlowAgent
-from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
 
 pytestmark = pytest.mark.crash
@@ -30,10 +27,7 @@ pytestmark = pytest.mark.crash
 @pytest.fixture
 async def slow(harness: Harness) -> SlowAgent:
     """The agent of the only step of every plan."""
-    agent = SlowAgent("slow")
-    await harness.add_agent(agent)
-    harness.planner.steps = [step("a", "slow")]
-    return agent
+    return await harness.plan(SlowAgent("slow"))
 
 
 @pytest.fixture
@@ -54,7 +48,7 @@ def check_complete(events: list[RunEvent]) -> None:
 
 async def cancel_elsewhere(one: Client, other: Client, slow: SlowAgent) -> None:
     run_id = await run_under_way(one, slow)
-    await other.stub.CancelRun(CancelRunRequest(run_id=run_id, reason="enough"))
+    await other.cancel(run_id, "enough")
     async with asyncio.timeout(60):
         await slow.cancelled.wait()
     events = await other.watch(run_id)

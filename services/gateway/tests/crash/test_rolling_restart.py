@@ -23,7 +23,7 @@ from bos_testkit.waiting import eventually
 pytestmark = pytest.mark.crash
 
 PER_S = 20.0
-RUNS = 320
+RUNS = 200
 CLIENTS = 4
 # A lease that a loaded machine can keep, and room for what it has not got round to.
 SETTINGS = {"lease_s": 10, "lease_renewal_s": 0.5, "max_active_runs": 2000, "run_timeout_s": 100}

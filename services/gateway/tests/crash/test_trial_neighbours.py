@@ -20,7 +20,6 @@ from bos.gateway.v1 import (
     RUN_STATUS_SUCCEEDED,
     AgentRequest,
     AskStreamRequest,
-    GetRunRequest,
     RunEvent,
 )
 from bos_gateway.run_log.session import SCHEMA
@@ -38,8 +37,7 @@ _UNKNOWN = 5000
 @pytest.fixture(autouse=True)
 async def good(harness: Harness) -> None:
     """The agent of all runs but those that a test is about."""
-    await harness.add_agent(EchoAgent("good"))
-    harness.planner.steps = [step("a", "good")]
+    await harness.plan(EchoAgent("good"))
 
 
 async def all_succeed(client: Client, turn: str) -> None:
@@ -153,10 +151,9 @@ def field(number: int, content: bytes) -> bytes:
 
 async def read_by_all(client: Client, request: AskStreamRequest) -> list[RunEvent]:
     """The events of a run that is asked for, watched and shown."""
-    events = [message.event async for message in client.stub.AskStream(request, timeout=60)]
+    events = [message.event async for message in client.call(request)]
     run_id = events[0].run_id
-    run = (await client.stub.GetRun(GetRunRequest(run_id=run_id), timeout=20)).run
-    assert run.status == RUN_STATUS_SUCCEEDED
+    assert (await client.run(run_id)).status == RUN_STATUS_SUCCEEDED
     assert (await client.watch(run_id))[-1].HasField("run_finished")
     return events
 

@@ -43,8 +43,7 @@ async def gated_and_good(harness: Harness) -> asyncio.Event:
         return success()
 
     await add_raw_agent(harness, RawAgent("gated", gated, default_timeout_s=600.0))
-    await harness.add_agent(EchoAgent("good"))
-    harness.planner.steps = [step("a", "good")]
+    await harness.plan(EchoAgent("good"))
     harness.planner.by_question = {"gated": [step("a", "good"), step("b", "gated", "", "a")]}
     return gate
 

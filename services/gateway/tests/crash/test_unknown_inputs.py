@@ -1,9 +1,9 @@
 """Inputs of a kind that this version does not know are left to a newer replica."""
 
 import pytest
-from gateway_harness.disconnects import run_under_way
 from gateway_harness.harness import Harness
 from gateway_harness.stored import fetch, log_of, until
+from gateway_harness.streamed import run_under_way
 
 from bos.gateway.v1 import RUN_STATUS_CANCELLED, RUN_STATUS_SUCCEEDED
 from bos.runlog.v1 import CancelRequested, LogEvent
@@ -44,9 +44,7 @@ async def until_released(harness: Harness, run_id: str, times: int) -> None:
     assert reasons == {"unknown_event"}
 
 
-async def test_unknown_input_releases_the_run_to_a_newer_replica(
-    harness: Harness,
-) -> None:
+async def test_unknown_input_releases_the_run_to_a_newer_replica(harness: Harness) -> None:
     slow, echo = SlowAgent("slow"), EchoAgent("echo")
     await harness.add_agent(slow)
     await harness.add_agent(echo)
@@ -70,9 +68,7 @@ async def test_unknown_input_releases_the_run_to_a_newer_replica(
 
 
 async def test_unreadable_input_does_not_affect_other_runs(harness: Harness) -> None:
-    slow = SlowAgent("slow")
-    await harness.add_agent(slow)
-    harness.planner.steps = [step("a", "slow")]
+    slow = await harness.plan(SlowAgent("slow"))
     async with harness.gateway(hold_off_s=60.0) as gateway:
         broken = await run_under_way(gateway, slow)
         other = await run_under_way(gateway, slow)

@@ -13,7 +13,7 @@ import os
 import random
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,11 +22,10 @@ import pytest
 from aiohttp import web
 from gateway_harness.crash.harness import ASKS, CrashHarness, Gateway, crashing_gateway, may_be_away
 from gateway_harness.receiver import LOOPBACK, Received, Receiver, accept, open_receiver
+from gateway_harness.stored import fetch, until
 from standardwebhooks.webhooks import Webhook as Verifier
 
 from bos.gateway import v1 as gateway
-from bos_gateway.run_log.session import SCHEMA
-from bos_postgres import connect
 
 RUNS = int(os.environ.get("BOS_TEST_RUNS", "12"))
 SEED = int(os.environ.get("BOS_TEST_SEED", "1"))
@@ -35,7 +34,9 @@ _AT_ONCE = 16
 _CALL_S = 30.0
 _PAUSE_S = 0.02
 
-pytestmark = [pytest.mark.crash, pytest.mark.process, pytest.mark.timeout(600 + 2 * RUNS)]
+LONG_S = 600 + 2 * RUNS
+
+pytestmark = [pytest.mark.crash, pytest.mark.process, pytest.mark.timeout(LONG_S)]
 
 
 @dataclass
@@ -57,20 +58,18 @@ class Lives:
                 self.here = None
 
     async def kill(self) -> None:
-        """kill -9 of the one that is there."""
         await self._born.wait()
-        assert self.here is not None
         self.kills += 1
         self.here.process.kill()
 
-    async def call(self, method: Callable[[Any], Awaitable[Any]]) -> Any:
+    async def call(self, request: Any) -> Any:
         """Call until a gateway answers."""
         while True:
             await self._born.wait()
             if self.here is not None:
                 try:
                     with may_be_away():
-                        return await method(self.here.client.channel)
+                        return await self.here.client.call(request, timeout_s=_CALL_S)
                 except asyncio.CancelledError:
                     task = asyncio.current_task()
                     if task is None or task.cancelling():
@@ -102,38 +101,18 @@ async def submit(there: Lives, number: int, question: str) -> str:
     request = gateway.SubmitRunRequest(
         request=gateway.AgentRequest(question=question, request_id=f"run-{number}")
     )
-    answer = await there.call(
-        lambda channel: gateway.OrchestratorServiceStub(channel).SubmitRun(request, timeout=_CALL_S)
-    )
-    return str(answer.run.run_id)
+    return (await there.call(request)).run.run_id
 
 
 async def deny_all(there: Lives) -> None:
-    """Deny every request for an approval until cancelled."""
     pending = gateway.ListApprovalsRequest(page_size=200, status=gateway.APPROVAL_STATUS_PENDING)
     while True:
-        found = await there.call(
-            lambda channel: gateway.ApprovalServiceStub(channel).ListApprovals(
-                pending, timeout=_CALL_S
-            )
-        )
-        for approval in found.approvals:
+        for approval in (await there.call(pending)).approvals:
             request = gateway.RespondApprovalRequest(
                 approval_id=approval.approval_id, decision=gateway.APPROVAL_DECISION_DENY
             )
-            await there.call(
-                lambda channel, request=request: gateway.ApprovalServiceStub(
-                    channel
-                ).RespondApproval(request, timeout=_CALL_S)
-            )
+            await there.call(request)
         await asyncio.sleep(_PAUSE_S)
-
-
-async def until(dsn: str, condition: str, count: int) -> None:
-    """Wait for so many rows."""
-    async with connect(dsn, schema=SCHEMA) as session:
-        while await session.fetchval(f"SELECT count(*) FROM {condition}") < count:  # noqa: ASYNC110
-            await asyncio.sleep(_PAUSE_S)
 
 
 async def test_every_end_arrives_under_one_id_and_in_order_over_kills(crash: CrashHarness) -> None:
@@ -143,11 +122,7 @@ async def test_every_end_arrives_under_one_id_and_in_order_over_kills(crash: Cra
     print(f"seed {SEED}: {RUNS} runs, kills at end {first_kill} and request {second_kill}")
     started, dsn = time.monotonic(), crash.harness.dsn
     async with open_receiver() as receiver, lives(crash, receiver) as there:
-        made = await there.call(
-            lambda channel: gateway.WebhookServiceStub(channel).CreateWebhook(
-                gateway.CreateWebhookRequest(url=receiver.url()), timeout=_CALL_S
-            )
-        )
+        made = await there.call(gateway.CreateWebhookRequest(url=receiver.url()))
         await receiver.stop()
         requests = 0
 
@@ -170,21 +145,24 @@ async def test_every_end_arrives_under_one_id_and_in_order_over_kills(crash: Cra
         async with asyncio.TaskGroup() as tasks:
             denying = tasks.create_task(deny_all(there))
             asked = [tasks.create_task(ask(number)) for number in range(RUNS)]
-            await until(dsn, "runs WHERE finished_at IS NOT NULL", first_kill)
+            await until(
+                dsn,
+                f"count(*) >= {first_kill} FROM runs WHERE finished_at IS NOT NULL",
+                within_s=LONG_S,
+            )
             await there.kill()
             await asyncio.sleep(max(0.0, DOWN_S - (time.monotonic() - started)))
             await receiver.start()
-            await until(dsn, "runs WHERE finished_at IS NOT NULL", RUNS)
+            await until(
+                dsn, f"count(*) >= {RUNS} FROM runs WHERE finished_at IS NOT NULL", within_s=LONG_S
+            )
             run_ids = [await each for each in asked]
-            ended = "webhook_deliveries WHERE event = 1 AND state = 2"
-            await until(dsn, ended, RUNS)
+            ended = f"count(*) >= {RUNS} FROM webhook_deliveries WHERE event = 1 AND state = 2"
+            await until(dsn, ended, within_s=LONG_S)
             denying.cancel()
         accepted = list(receiver.accepted)
         assert there.kills == 2
-    async with connect(dsn, schema=SCHEMA) as session:
-        assert (
-            await session.fetchval("SELECT count(*) FROM webhook_deliveries WHERE state <> 2") == 0
-        )
+    assert not await fetch(dsn, "SELECT FROM webhook_deliveries WHERE state <> 2")
     check(accepted, run_ids, asking, made.secret)
     print(f"{len(accepted)} events accepted of {len({each.delivery_id for each in accepted})}")
 

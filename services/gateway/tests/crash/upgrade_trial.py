@@ -79,7 +79,6 @@ class Fleet:
         return random.sample([client for _, client in self.replicas], len(self.replicas))
 
     async def start(self, python: Path) -> None:
-        """One more replica of that version."""
         starting = gateway_process(self.crash.harness, python=python, log=self.log, **SETTINGS)
         self.replicas.append(await self.stack.enter_async_context(starting))
 
@@ -101,7 +100,6 @@ class Fleet:
         assert not failed(), [task for task in self.clients if task.done()]
 
     def new(self) -> Seen:
-        """One more question's events."""
         self.crash.seen.append(Seen(uuid4().hex))
         return self.crash.seen[-1]
 

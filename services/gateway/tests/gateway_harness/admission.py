@@ -1,9 +1,8 @@
 """What tests of admission and of a day's tokens share: log writers, a user with an account."""
 
-from __future__ import annotations
-
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import Any
 from uuid import uuid4
 
 from prometheus_client import CollectorRegistry
@@ -15,21 +14,13 @@ from bos_gateway.admission.daily_quota import DayBudget
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.run_log.quota import settle
 from bos_gateway.run_log.records import NewRun
-from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.run_log.writer import LogWriter
 from bos_gateway.service import new_run_id
 from bos_gateway.settings import GatewaySettings
-from bos_postgres import connect
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    import asyncpg
-
-    Pool = asyncpg.Pool[asyncpg.Record]
+from gateway_harness.callers import bearer
 
 KEY = "a-key-that-is-long-enough-0123456789"
-AS_ANNA = (("authorization", f"Bearer {KEY}"),)
+AS_ANNA = bearer(KEY)
 
 
 def as_account() -> AuthSettings:
@@ -61,7 +52,7 @@ def settings_of(**bounds: int) -> GatewaySettings:
     )
 
 
-def bounded(pool: Pool, *, mine: int = 0, all_: int = 0) -> DayBudget:
+def bounded(pool: Any, *, mine: int = 0, all_: int = 0) -> DayBudget:
     """What one replica knows of the day."""
     return DayBudget(pool, settings_of(max_user_day_tokens=mine, max_day_tokens=all_))
 
@@ -70,18 +61,10 @@ def run_of(
     user: str, tokens: int = 0, request_id: str = "", *, active: int = 0, waiting: int = 0
 ) -> NewRun:
     run_id = new_run_id()
-    accepted = RunAccepted(user_id=user, settings=RunSettings(max_tokens=tokens))
-    return NewRun(
-        run_id,
-        user,
-        request_id or str(run_id),
-        b"digest",
-        "",
-        "What?",
-        LogEvent(run_accepted=accepted),
-        max_active=active,
-        max_waiting=waiting,
-    )
+    body = RunAccepted(user_id=user, settings=RunSettings(max_tokens=tokens))
+    about = (user, request_id or str(run_id), b"digest", "", "What?")
+    accepted = LogEvent(run_accepted=body)
+    return NewRun(run_id, *about, accepted, max_active=active, max_waiting=waiting)
 
 
 async def accept(day: DayBudget, log: LogWriter, run: NewRun) -> NewRun:
@@ -91,24 +74,14 @@ async def accept(day: DayBudget, log: LogWriter, run: NewRun) -> NewRun:
     return run
 
 
-async def execute(store: str, statement: str, *values: object) -> None:
-    """Run a statement behind everybody's back."""
-    async with connect(store, schema=SCHEMA) as connection:
-        await connection.execute(statement, *values)
-
-
-async def days(store: str) -> dict[str, int]:
+async def days(pool: Any) -> dict[str, int]:
     """Tokens of ended runs by user, of everybody under the empty name, over all days."""
-    async with connect(store, schema=SCHEMA) as connection:
-        await settle(connection)
-        rows = await connection.fetch("SELECT user_id, sum(tokens)::int FROM token_days GROUP BY 1")
+    await settle(pool)
+    rows = await pool.fetch("SELECT user_id, sum(tokens)::int FROM token_days GROUP BY 1")
     return dict(map(tuple, rows))
 
 
-async def unsettled(store: str) -> int:
+async def unsettled(pool: Any) -> int:
     """Tokens that are in the rows of runs and in no sum yet."""
-    async with connect(store, schema=SCHEMA) as connection:
-        total: int = await connection.fetchval(
-            "SELECT coalesce(sum(tokens), 0)::int FROM runs WHERE token_day IS NOT NULL"
-        )
-    return total
+    held = "SELECT coalesce(sum(tokens), 0)::int FROM runs WHERE token_day IS NOT NULL"
+    return await pool.fetchval(held)

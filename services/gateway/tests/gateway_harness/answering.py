@@ -1,64 +1,95 @@
-"""Questions whose runs ask for approvals, and decisions by callers with credentials."""
+"""Questions whose runs ask for approvals, the clients that follow them, and their decisions."""
 
+import asyncio
 from typing import Any
 
 import grpc
 import pytest
 
 from bos.gateway.v1 import (
-    AgentRequest,
+    APPROVAL_DECISION_APPROVE,
+    APPROVAL_DECISION_DENY,
+    RUN_STATUS_WAITING_FOR_APPROVAL,
     Approval,
-    ApprovalServiceStub,
-    AskStreamRequest,
     GetApprovalRequest,
     ListApprovalsRequest,
     RespondApprovalRequest,
+    RunEvent,
 )
 from bos_errors import from_rpc_error
+from bos_testkit.waiting import eventually
 from gateway_harness.harness import Client
+from gateway_harness.stored import until
+
+APPROVE, DENY = APPROVAL_DECISION_APPROVE, APPROVAL_DECISION_DENY
 
 
-def approvals(gateway: Client) -> Any:
-    return ApprovalServiceStub(gateway.channel)
+class Following:
+    """A client that follows a run in the background: the one it asks for, or that of a call."""
+
+    def __init__(
+        self, client: Client, question: str = "Deploy?", call: Any = None, **request: Any
+    ) -> None:
+        self.events: list[RunEvent] = []
+        self.call = client.call(call) if call else client.stream(question, **request)
+        self.task = asyncio.create_task(self._read())
+
+    async def _read(self) -> list[RunEvent]:
+        async for message in self.call:
+            self.events.append(message.event)
+        return self.events
+
+    async def asked(self, times: int = 1) -> Approval:
+        """The latest request, once there have been so many."""
+        await eventually(lambda: len(self.requests) >= times or self.task.done())
+        return self.requests[times - 1]
+
+    @property
+    def requests(self) -> list[Approval]:
+        kind = "approval_requested"
+        return [e.approval_requested.approval for e in self.events if e.HasField(kind)]
+
+    def has(self, kind: str) -> bool:
+        return any(event.HasField(kind) for event in self.events)
+
+    async def end(self) -> list[RunEvent]:
+        async with asyncio.timeout(60):
+            return await self.task
 
 
-async def asked(gateway: Client, caller: Any) -> Approval:
-    """The request that a question of the caller's leads to; its run waits."""
-    question = AskStreamRequest(request=AgentRequest(question="Deploy?"))
-    async for message in gateway.stub.AskStream(question, timeout=60, metadata=caller):
+async def asked(client: Client) -> Approval:
+    """The request that a question leads to; its run waits."""
+    async for message in client.stream("Deploy?"):
         if message.event.HasField("approval_requested"):
-            return Approval.FromString(
-                message.event.approval_requested.approval.SerializeToString()
-            )
+            return message.event.approval_requested.approval
     raise AssertionError("no approval was requested")
 
 
-async def seen_by(gateway: Client, caller: Any, **wanted: Any) -> list[Approval]:
-    request = ListApprovalsRequest(**wanted)
-    answer = await approvals(gateway).ListApprovals(request, timeout=30, metadata=caller)
-    return list(answer.approvals)
+async def listed(client: Client, **wanted: Any) -> list[Approval]:
+    return list((await client.call(ListApprovalsRequest(**wanted))).approvals)
 
 
 async def respond(
-    gateway: Client, approval: Approval, decision: int, caller: Any, instructions: str = ""
+    client: Client, approval: Approval, decision: int, instructions: str = ""
 ) -> Approval:
     request = RespondApprovalRequest(
         approval_id=approval.approval_id, decision=decision, instructions=instructions
     )
-    answer = await approvals(gateway).RespondApproval(request, timeout=30, metadata=caller)
-    found: Approval = answer.approval
-    return found
+    return (await client.call(request)).approval
 
 
-async def get(gateway: Client, approval: Approval, caller: Any) -> Approval:
-    request = GetApprovalRequest(approval_id=approval.approval_id)
-    found: Approval = (
-        await approvals(gateway).GetApproval(request, timeout=30, metadata=caller)
-    ).approval
-    return found
+async def get(client: Client, approval: Approval) -> Approval:
+    return (await client.call(GetApprovalRequest(approval_id=approval.approval_id))).approval
+
+
+async def until_released(dsn: str, run_id: str) -> None:
+    """Until the run waits for an approval, unowned."""
+    waits = "replica_id IS NULL AND status = $2 FROM runs WHERE run_id = $1"
+    await until(dsn, waits, run_id, RUN_STATUS_WAITING_FOR_APPROVAL)
 
 
 async def refusal(call: Any) -> Any:
+    """The error with which a call is refused."""
     with pytest.raises(grpc.aio.AioRpcError) as raised:
-        await call
+        await (call.read() if hasattr(call, "read") else call)
     return from_rpc_error(raised.value)

@@ -13,13 +13,18 @@ KEY = Ed25519PrivateKey.generate()
 ISSUER = "https://login.example.com"
 
 
+def bearer(access_token: str) -> Any:
+    """Metadata of a call with this token."""
+    return (("authorization", f"Bearer {access_token}"),)
+
+
 def token(user: str, *groups: str, roles: tuple[str, ...] | None = None) -> Any:
     """Metadata of a call of this user; without ``roles`` its token says nothing of them."""
     claims = {"iss": ISSUER, "aud": "bos", "sub": user, "iat": 0, "exp": 2**40}
     claims |= {"groups": groups} if groups else {}
     claims |= {} if roles is None else {"roles": roles}
     signed = jwt.encode(claims, KEY, algorithm="EdDSA", headers={"kid": "k1"})
-    return (("authorization", f"Bearer {signed}"),)
+    return bearer(signed)
 
 
 def signed_in(folder: Path) -> AuthSettings:

@@ -8,13 +8,19 @@ import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
 import grpc
+from google.protobuf.message_factory import GetMessageClass
 
-from bos.agent.v1 import AgentResult, InstructionMode
+from bos.agent.v1 import (
+    AgentResult,
+    AgentServiceServicer,
+    InstructionMode,
+    add_AgentServiceServicer_to_server,
+)
 from bos.common.v1 import TRACE_EVENT_TYPE_DECISION
 from bos.composer.v1 import (
     ComposeRequest,
@@ -27,10 +33,14 @@ from bos.gateway.v1 import (
     AgentRequest,
     AskRequest,
     AskStreamRequest,
+    CancelRunRequest,
+    GetRunRequest,
     OrchestratorServiceStub,
+    PlanQuestionRequest,
     RunEvent,
     WatchRunRequest,
 )
+from bos.memory.v1 import MemoryTurnServiceServicer, add_MemoryTurnServiceServicer_to_server
 from bos.planner.v1 import (
     ClassifyInstructionsRequest,
     ClassifyInstructionsResponse,
@@ -41,18 +51,20 @@ from bos.planner.v1 import (
     Step,
     add_PlannerServiceServicer_to_server,
 )
-from bos_agentkit import Agent
 from bos_chassis.server import GrpcServer, Servicer, grpc_server
-from bos_chassis.settings import AuthSettings, ServerSettings, TelemetrySettings
+from bos_chassis.settings import AuthSettings, ServerSettings, TelemetrySettings, TlsSettings
 from bos_chassis.telemetry import Telemetry
 from bos_errors import BosError, FailedPrecondition
 from bos_gateway.service import serve
 from bos_gateway.settings import GatewaySettings
 from bos_testkit.agents import agent_server
+from bos_testkit.deploy import DeployAgent
 from bos_testkit.forked import ForkedProcess, forked_process
+from bos_testkit.plans import step
 
-ERASE = "from bos_gateway.operator.commands.erasing import erase; erase(prog_name='bos runs erase')"
-"""A program: ``bos runs erase`` in a process of its own."""
+_ERASE = (
+    "from bos_gateway.operator.commands.erasing import erase; erase(prog_name='bos runs erase')"
+)
 SHORT_LEASE = {"lease_s": 3.0}
 """For a gateway that adopts: it judges others once it has held a lease for as long as one lives."""
 _IMPORTED = (
@@ -166,17 +178,34 @@ class Harness:
 
     async def add_agent(
         self,
-        agent: Agent,
+        agent: Any,
         *,
         auth: AuthSettings | None = None,
         step_timeout_s: float | None = None,
     ) -> str:
-        """Serve an agent and put it on the gateway's list."""
-        address = await self.stack.enter_async_context(
-            agent_server(agent, auth=auth, step_timeout_s=step_timeout_s)
-        )
+        """Serve an agent, or the servicer of one, and put it on the gateway's list."""
+        if isinstance(agent, AgentServiceServicer):
+            address = await serve_double(self.stack, agent)
+        else:
+            serving = agent_server(agent, auth=auth, step_timeout_s=step_timeout_s)
+            address = await self.stack.enter_async_context(serving)
         self.agent_targets[agent.card.name] = address
         return address
+
+    async def plan(self, *agents: Any, **serving: Any) -> Any:
+        """Serve these agents; plans are a step for each: ``a``, ``b``, ... Returns the first."""
+        for agent in agents:
+            await self.add_agent(agent, **serving)
+        self.planner.steps = [
+            step(chr(97 + number), agent.card.name) for number, agent in enumerate(agents)
+        ]
+        return agents[0]
+
+    async def plan_deployment(self, task: str = "deploy shop 1.2") -> DeployAgent:
+        """Serve an agent that asks before it deploys; plans are one step of it."""
+        await self.add_agent(agent := DeployAgent())
+        self.planner.steps = [deploying(task)]
+        return agent
 
     @asynccontextmanager
     async def gateway(self, **overrides: Any) -> AsyncIterator[Client]:
@@ -213,6 +242,12 @@ class Client:
     channel: grpc.aio.Channel
     server: GrpcServer
     telemetry: Telemetry | None = None
+    caller: Any = None
+    """Metadata of all calls."""
+
+    def by(self, caller: Any) -> Client:
+        """The same gateway, called with these credentials."""
+        return replace(self, caller=caller)
 
     def metric(self, name: str, **labels: str) -> float | None:
         """A sample of the gateway's metrics; None if there is none, or it is another process."""
@@ -224,32 +259,55 @@ class Client:
     def stub(self) -> Any:
         return OrchestratorServiceStub(self.channel)
 
+    def call(self, request: Any, timeout_s: float = 60) -> Any:
+        """Call the method that takes such a request."""
+        services = request.DESCRIPTOR.file.services_by_name.values()
+        methods = [method for service in services for method in service.methods]
+        (method,) = [each for each in methods if each.input_type is request.DESCRIPTOR]
+        make = self.channel.unary_stream if method.server_streaming else self.channel.unary_unary
+        answer = GetMessageClass(method.output_type)
+        path = f"/{method.containing_service.full_name}/{method.name}"
+        method_call: Any = make(path, type(request).SerializeToString, answer.FromString)
+        return method_call(request, timeout=timeout_s, metadata=self.caller)
+
     async def ask(self, question: str = "What is new?", **request: Any) -> Any:
-        """The response of a unary Ask."""
         message = AskRequest(request=AgentRequest(question=question, **request))
-        return (await self.stub.Ask(message, timeout=60)).response
+        return (await self.call(message)).response
 
     def stream(self, question: str = "What is new?", **request: Any) -> Any:
-        """The call of an AskStream."""
-        message = AskStreamRequest(request=AgentRequest(question=question, **request))
-        return self.stub.AskStream(message, timeout=60)
+        return self.call(AskStreamRequest(request=AgentRequest(question=question, **request)))
 
     async def events(self, question: str = "What is new?", **request: Any) -> list[RunEvent]:
-        """All events of an AskStream."""
         return [message.event async for message in self.stream(question, **request)]
+
+    async def plan(self, question: str = "What is new?", **request: Any) -> Any:
+        """A plan without a run."""
+        request_of_plan = AgentRequest(question=question, **request)
+        return await self.call(PlanQuestionRequest(request=request_of_plan))
+
+    async def run(self, run_id: str) -> Any:
+        return (await self.call(GetRunRequest(run_id=run_id))).run
+
+    async def cancel(self, run_id: str, reason: str = "") -> None:
+        await self.call(CancelRunRequest(run_id=run_id, reason=reason))
 
     async def watch(
         self, run_id: str, after_sequence: int = 0, after_offset: int = 0
     ) -> list[RunEvent]:
-        """All events of a WatchRun."""
         request = WatchRunRequest(
             run_id=run_id, after_sequence=after_sequence, after_offset=after_offset
         )
-        return [message.event async for message in self.stub.WatchRun(request, timeout=60)]
+        return [message.event async for message in self.call(request)]
+
+
+def deploying(task: str = "deploy shop 1.2", step_id: str = "a", agent: str = "deploy") -> Step:
+    """A step that may propose a deployment."""
+    made = step(step_id, agent, task)
+    made.tools.extend(["check_deploy_status", "trigger_deployment"])
+    return made
 
 
 def gateway_settings(harness: Harness, **overrides: object) -> dict[str, str]:
-    """The environment of a gateway process."""
     settings = {
         "STORE_URL": harness.dsn,
         "PLANNER_TARGET": harness.planner_target,
@@ -292,6 +350,19 @@ async def gateway_process(
             yield process, Client(channel, None)
 
 
+async def erased(harness: Harness, *arguments: str, **more: str) -> tuple[int | None, str, str]:
+    """``bos runs erase`` as a process: exit status, standard output, standard error."""
+    settings = {"BOS_GATEWAY_STORE_URL": harness.dsn, **more}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", _ERASE, *arguments),
+        env={**os.environ, **settings},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+    return process.returncode, out.decode(), err.decode()
+
+
 @asynccontextmanager
 async def _fresh_process(
     *program: str | Path, environment: dict[str, str], errors: IO[bytes] | int
@@ -318,7 +389,6 @@ def kinds(events: list[RunEvent]) -> list[str]:
 
 
 def result_of(events: list[RunEvent], step_id: str) -> AgentResult:
-    """The result of a step."""
     (found,) = [e.step_finished.result for e in events if e.step_finished.step_id == step_id]
     return found
 
@@ -331,17 +401,32 @@ async def open_harness(
     planner, composer = planner or PlannerDouble(), composer or ComposerDouble()
     telemetry = Telemetry.for_tests("doubles")
 
-    async def served(servicer: object, add: Callable[..., None], name: str) -> str:
-        server = grpc_server(
-            ServerSettings.load(grace_s=0.1), [Servicer(servicer, add, name)], telemetry=telemetry
-        )
-        return (await stack.enter_async_context(server)).address
-
     async with AsyncExitStack() as stack:
-        planner_target = await served(
-            planner, add_PlannerServiceServicer_to_server, "bos.planner.v1.PlannerService"
-        )
-        composer_target = await served(
-            composer, add_ComposerServiceServicer_to_server, "bos.composer.v1.ComposerService"
-        )
+        planner_target = await serve_double(stack, planner, telemetry)
+        composer_target = await serve_double(stack, composer, telemetry)
         yield Harness(dsn, planner, composer, telemetry, stack, planner_target, composer_target)
+
+
+_SERVICES: dict[type, tuple[Any, str]] = {
+    AgentServiceServicer: (add_AgentServiceServicer_to_server, "agent.v1.AgentService"),
+    PlannerServiceServicer: (add_PlannerServiceServicer_to_server, "planner.v1.PlannerService"),
+    ComposerServiceServicer: (add_ComposerServiceServicer_to_server, "composer.v1.ComposerService"),
+    MemoryTurnServiceServicer: (
+        add_MemoryTurnServiceServicer_to_server,
+        "memory.v1.MemoryTurnService",
+    ),
+}
+
+
+async def serve_double(
+    stack: AsyncExitStack,
+    servicer: Any,
+    telemetry: Telemetry | None = None,
+    tls: TlsSettings | None = None,
+) -> str:
+    """Serve a double of a service until the stack is closed; returns its address."""
+    ((add, name),) = [each for kind, each in _SERVICES.items() if isinstance(servicer, kind)]
+    settings = ServerSettings(grace_s=0.1, tls=tls or TlsSettings())
+    served = Servicer(servicer, add, f"bos.{name}")
+    serving = grpc_server(settings, [served], telemetry=telemetry or Telemetry.for_tests(name))
+    return (await stack.enter_async_context(serving)).address

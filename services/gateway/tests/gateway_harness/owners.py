@@ -92,8 +92,6 @@ def key_of(command: Command) -> object:
 
 
 class InterleavingHarness:
-    """One run, two owners, one PostgreSQL."""
-
     def __init__(self, sessions: list[Any], pool: Any) -> None:
         self.pool, self.runs, self.reader = pool, Runs(pool), sessions[2]
         self.owners = [Owner(s, Ownership(pool, uuid4(), LEASE_S)) for s in sessions[:2]]
@@ -120,7 +118,6 @@ class InterleavingHarness:
         self.show(1, [first])
 
     async def live(self, owner: Owner) -> list[Adopted]:
-        """Take a lease."""
         _, ours = await owner.ownership.take()
         owner.holds_lease = True
         return ours
@@ -146,7 +143,6 @@ class InterleavingHarness:
     async def send(self, owner: Owner, how: str) -> None:
         """Send what the owner has to say, or repeat it; ``how`` it goes is one of three ways."""
         held = owner.held
-        assert held is not None
         letter = Late(owner.session, owner.ownership.replica_id, list(held.sent))
         if how == "arrives late":
             self.late.append(letter)
@@ -335,7 +331,6 @@ class InterleavingHarness:
             self.late.append(Late(owner.session, replica_id, held.sent))
 
     async def die(self, owner: Owner) -> None:
-        """Another process takes its place."""
         self.leave(owner)
         await self.expire(owner.ownership.replica_id)
         owner.ownership = Ownership(self.pool, uuid4(), LEASE_S)

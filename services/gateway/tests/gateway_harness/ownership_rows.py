@@ -39,7 +39,6 @@ async def insert_event(pool: Pool, run_id: UUID, kind: str) -> None:
 
 
 async def expire(pool: Pool, replica_id: UUID) -> None:
-    """The lease of a replica runs out."""
     await pool.execute(
         "UPDATE replicas SET lease_until = now() - interval '1 min' WHERE replica_id = $1",
         replica_id,
@@ -54,10 +53,8 @@ async def adopt(adopter: Ownership, room: int = 9, *suspects: UUID) -> list[Adop
 
 
 async def make_due(pool: Pool) -> None:
-    """Every back-off is over."""
     await pool.execute("UPDATE runs SET retry_at = now() WHERE retry_at <> 'infinity'")
 
 
 def owner_of(pool: Pool, monotonic: Callable[[], float] = time.monotonic) -> Ownership:
-    """Another replica."""
     return Ownership(pool, uuid4(), LEASE_S, monotonic=monotonic)

@@ -6,16 +6,12 @@ The server may itself go away and come back.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
-    Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 
 
 class Proxy:
@@ -25,7 +21,7 @@ class Proxy:
         connect: Opens a connection to the server.
     """
 
-    def __init__(self, connect: Connect) -> None:
+    def __init__(self, connect: Callable[[], Any]) -> None:
         self._connect = connect
         self._open = asyncio.Event()
         self._open.set()
@@ -51,7 +47,6 @@ class Proxy:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection; the end of either side is the end of both."""
         task = asyncio.current_task()
-        assert task is not None
         self._tasks.add(task)
         copying: list[asyncio.Task[None]] = []
         try:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+from google.protobuf import struct_pb2
+from google.protobuf.struct_pb2 import Struct
+
 from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_SUCCEEDED,
     AgentInput,
@@ -13,12 +16,9 @@ from bos.agent.v1 import (
     DescribeResponse,
     ExecuteRequest,
     ExecuteResponse,
-    add_AgentServiceServicer_to_server,
 )
 from bos.common.v1 import Value, ValueList, ValueMap
 from bos_agentkit import agent_card
-from bos_chassis.server import Servicer, grpc_server
-from bos_chassis.settings import ServerSettings
 from gateway_harness.harness import Harness
 
 
@@ -50,12 +50,7 @@ class RawAgent(AgentServiceServicer):
 
 
 async def add_raw_agent(harness: Harness, agent: RawAgent) -> RawAgent:
-    """Serve the agent and put it on the gateway's list."""
-    servicer = Servicer(agent, add_AgentServiceServicer_to_server, "bos.agent.v1.AgentService")
-    server = grpc_server(ServerSettings.load(grace_s=0.1), [servicer], telemetry=harness.telemetry)
-    harness.agent_targets[agent.card.name] = (
-        await harness.stack.enter_async_context(server)
-    ).address
+    await harness.add_agent(agent)
     return agent
 
 
@@ -70,6 +65,14 @@ def nested(depth: int) -> Value:
     for _ in range(depth):
         value = Value(map_value=ValueMap(fields={"k": value}))
     return value
+
+
+def deep(depth: int) -> Struct:
+    """A context of so many maps."""
+    value = struct_pb2.Value(string_value="x")
+    for _ in range(depth):
+        value = struct_pb2.Value(struct_value=Struct(fields={"k": value}))
+    return Struct(fields={"deep": value})
 
 
 def wide(count: int) -> Value:

@@ -1,20 +1,22 @@
-"""A receiver of webhooks that answers as the test says and keeps what it was sent."""
+"""A receiver of webhooks that answers as the test says, and calls of WebhookService."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiohttp import web
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+from bos.gateway import v1 as gateway
+from bos_errors import BosError
+from gateway_harness.answering import refusal
+from gateway_harness.harness import Client
 
-    Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 LOOPBACK = ("127.0.0.0/8",)
 KEYS = {"secrets_keys": "k1=" + "A" * 43 + "="}
 """Settings of a gateway that can keep secrets of webhooks."""
@@ -22,8 +24,6 @@ KEYS = {"secrets_keys": "k1=" + "A" * 43 + "="}
 
 @dataclass(frozen=True)
 class Received:
-    """One request."""
-
     path: str
     headers: dict[str, str]
     body: bytes
@@ -55,8 +55,6 @@ def answer(status: int, **headers: str) -> Answer:
 
 @dataclass
 class Receiver:
-    """Where events are posted."""
-
     port: int = 0
     answers: dict[str, Answer] = field(default_factory=dict)
     """By path; others accept."""
@@ -129,3 +127,45 @@ async def open_receiver() -> AsyncIterator[Receiver]:
         yield receiver
     finally:
         await receiver.stop()
+
+
+# Calls of WebhookService
+
+PENDING = gateway.WEBHOOK_DELIVERY_STATE_PENDING
+GIVEN_UP = gateway.WEBHOOK_DELIVERY_STATE_GIVEN_UP
+
+
+async def refused(call: Any, error: type[BosError], field: str = "") -> None:
+    found = await refusal(call)
+    assert isinstance(found, error), found
+    assert field in str(found.violations if field else "")
+
+
+async def add(client: Client, url: str, *events: Any) -> Any:
+    return await client.call(gateway.CreateWebhookRequest(url=url, events=events))
+
+
+async def look_up(client: Client, webhook_id: str) -> Any:
+    return (await client.call(gateway.GetWebhookRequest(webhook_id=webhook_id))).webhook
+
+
+async def deliveries(client: Client, webhook_id: str, **page: Any) -> Any:
+    return await client.call(gateway.ListWebhookDeliveriesRequest(webhook_id=webhook_id, **page))
+
+
+async def ended(client: Client, webhook_id: str, count: int, *states: int) -> list[Any]:
+    """All deliveries of a webhook, once there are so many, and all are in one of these states.
+
+    Without any none is pending.
+    """
+    async with asyncio.timeout(60):
+        while True:
+            found = list((await deliveries(client, webhook_id)).deliveries)
+            over = [each for each in found if each.state in states or not states]
+            if len(found) == len(over) == count and all(e.state != PENDING for e in over):
+                return found
+            await asyncio.sleep(0.01)
+
+
+async def try_out(client: Client, webhook_id: str) -> Any:
+    return (await client.call(gateway.TestWebhookRequest(webhook_id=webhook_id))).delivery

@@ -14,7 +14,13 @@ from bos.agent.v1 import (
     ProposedAction,
     Tool,
 )
-from bos.gateway.v1 import APPROVAL_STATUS_APPROVED, APPROVAL_STATUS_PENDING, AgentRequest, Approval
+from bos.gateway.v1 import (
+    APPROVAL_STATUS_APPROVED,
+    APPROVAL_STATUS_PENDING,
+    AgentRequest,
+    Approval,
+    Approvers,
+)
 from bos.planner.v1 import Plan, PlannerDecision, Step
 from bos.runlog.v1 import (
     ApprovalRequested,
@@ -45,7 +51,6 @@ IRREVERSIBLE = SIDE_EFFECT_CLASS_IRREVERSIBLE
 
 
 def event(now: datetime = START, **kind: Any) -> LogEvent:
-    """An event that happens at ``now``."""
     made = LogEvent(**kind)
     made.create_time.FromDatetime(now)
     return made
@@ -66,7 +71,6 @@ def accepted(*cards: AgentCard, request: dict[str, Any] | None = None, **limits:
 
 
 def planned(*steps: Step, revision: int = 0, origin: str = "model", **body: Any) -> LogEvent:
-    """A plan of these steps."""
     body.setdefault("decision", PlannerDecision(confidence=0.9))
     plan = Plan(steps=steps, origin=origin)
     return event(planned=Planned(revision=revision, plan=plan, **body))
@@ -75,7 +79,6 @@ def planned(*steps: Step, revision: int = 0, origin: str = "model", **body: Any)
 def finished(
     step_id: str, status: int = SUCCEEDED, *, revision: int = 0, error: str = "", **result: Any
 ) -> LogEvent:
-    """The end of a step."""
     result.setdefault("answer", f"{step_id} done" if status == SUCCEEDED else "")
     made = AgentResult(status=status, agent_name="echo", **result)
     if error or status == FAILED:
@@ -106,15 +109,10 @@ CANCEL = event(cancel_requested=CancelRequested(reason="enough"))
 
 
 def wanted(state: RunState, now: datetime = START) -> list[object]:
-    """What is under way once everything that can be recorded is: step ids, or commands."""
-    while (commands := decide(state, now)) and isinstance(commands[0], Record):
-        for each in commands[0].events:
-            apply(state, each)
-        if state.finished or state.released:
-            return []
+    """The same: step ids, or commands."""
     return [
         c.step_id if isinstance(c, RunStep) else Classify if isinstance(c, Classify) else c
-        for c in commands
+        for c in settled(state, now)
     ]
 
 
@@ -220,9 +218,37 @@ def asking(*others: Step, effect: int = IRREVERSIBLE) -> tuple[RunState, LogEven
     return state, requested
 
 
+def performing(effect: int = IRREVERSIBLE, *, approvers: Approvers | None = None) -> RunState:
+    """What was approved is being performed, beside another step."""
+    state, requested = asking(step("b", "echo"), effect=effect)
+    requested.approval_requested.approval.approvers.MergeFrom(approvers or Approvers())
+    apply(state, decided(requested))
+    recorded(state)
+    return state
+
+
+def asked_again(**how: Any) -> tuple[RunState, LogEvent]:
+    """Its performer is gone, and an approver is asked what to do."""
+    state = performing(**how)
+    apply(state, adopted())
+    requested, _ = record_of(state)
+    assert recorded(state) == ["approval_requested", "step_dispatched"]
+    return state, requested
+
+
 def classified(command: object, mode: int = INSTRUCTION_MODE_ENHANCE) -> LogEvent:
     assert isinstance(command, Classify)
     body = InstructionsClassified(
         step_id=command.step_id, approval_id=command.approval_id, mode=mode
     )
     return event(instructions_classified=body)
+
+
+def settled(state: RunState, now: datetime = START) -> list[Any]:
+    """The commands that are under way once everything that can be recorded is."""
+    while (commands := decide(state, now)) and isinstance(commands[0], Record):
+        for each in commands[0].events:
+            apply(state, each)
+        if state.finished or state.released:
+            return []
+    return commands

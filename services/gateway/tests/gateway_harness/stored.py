@@ -10,6 +10,12 @@ from bos.runlog.v1 import LogEvent
 from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
 
+WAITS_FOR_A_LOCK = """
+count(*) > 0 FROM pg_stat_activity
+WHERE wait_event_type = 'Lock' AND datname = current_database()
+"""
+"""A session of this database waits for a lock."""
+
 
 async def fetch(dsn: str, sql: str, *arguments: object) -> list[asyncpg.Record]:
     async with connect(dsn, schema=SCHEMA) as connection:
@@ -23,7 +29,6 @@ async def fetchval(dsn: str, sql: str, *arguments: object) -> Any:
 
 
 async def until(dsn: str, condition: str, *arguments: object, within_s: float = 60) -> None:
-    """Wait until an SQL expression is true."""
     async with asyncio.timeout(within_s), connect(dsn, schema=SCHEMA) as connection:
         while not await connection.fetchval(f"SELECT {condition}", *arguments):
             await connection.execute("SELECT pg_sleep(0.02)")
@@ -45,7 +50,6 @@ async def log_of(dsn: str, runs: str = "true", *arguments: object) -> list[LogEv
 
 
 def adoptions(log: list[LogEvent]) -> Counter[str]:
-    """How often runs were adopted, by reason."""
     return Counter(event.run_adopted.reason for event in log if event.HasField("run_adopted"))
 
 

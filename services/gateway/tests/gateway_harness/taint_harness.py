@@ -98,7 +98,6 @@ _CLOCK = SimpleNamespace(
 
 
 def marked(message: Message) -> bool:
-    """Whether the mark is anywhere in it."""
     return MARK.encode() in message.SerializeToString()
 
 
@@ -109,8 +108,6 @@ def text(seen: bool) -> str:
 
 @dataclass(eq=False)
 class Ended:
-    """A run that is over."""
-
     run_id: str
     events: list[LogEvent]
     dirty: bool
@@ -172,7 +169,6 @@ class TaintHarness:
         )
 
     def draw(self, of: Sequence[Any], label: str = "") -> Any:
-        """One of them."""
         from hypothesis import strategies as st
 
         return self.data.draw(st.sampled_from(list(of)), label=label)
@@ -265,7 +261,6 @@ class TaintHarness:
         for _ in range(300):
             state = fold(run_id, events)
             if state.finished:
-                assert state.response is not None
                 assert state.response.tainted or not marked(state.response)
                 assert state.response.tainted == (self.begins_dirty or self.read)
                 return events

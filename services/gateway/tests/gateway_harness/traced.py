@@ -1,9 +1,9 @@
 """Traces of runs that gateway processes drive, as who receives OTLP has them."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from bos_agentkit import Agent
 from bos_chassis.telemetry import Telemetry
@@ -11,23 +11,11 @@ from bos_testkit.agents import EchoAgent, SlowAgent, agent_server
 from bos_testkit.otlp.spans import SeenSpan, Trace
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
-from gateway_harness.disconnects import seen_until
 from gateway_harness.harness import Harness, gateway_process, kinds
+from gateway_harness.streamed import seen_until
 
 RUN, OWN = "invoke_workflow bos", "own run"
 EXECUTE = "bos.agent.v1.AgentService/Execute"
-
-
-class Receiver(Protocol):
-    """Who receives OTLP."""
-
-    @property
-    def endpoint(self) -> str:
-        """As ``BOS_OTLP_ENDPOINT`` takes it."""
-
-    @property
-    def spans(self) -> Sequence[SeenSpan]:
-        """What has arrived so far."""
 
 
 @dataclass
@@ -35,7 +23,7 @@ class Traced:
     """Spans of gateway processes, by OTLP, beside those of everything in this one."""
 
     harness: Harness
-    receiver: Receiver
+    receiver: Any
     agents: list[Telemetry] = field(default_factory=list)
 
     async def add_agent(self, agent: Agent) -> None:
@@ -48,7 +36,6 @@ class Traced:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Of a gateway process that exports."""
         return {"telemetry__otlp_endpoint": self.receiver.endpoint}
 
     async def trace_of(self, run_id: str) -> Trace:
@@ -69,7 +56,6 @@ class Traced:
         return trace
 
     def runs(self, run_id: str) -> list[SeenSpan]:
-        """What was exported as the span of a run."""
         found = [span for span in self.receiver.spans if span.name == RUN]
         return [span for span in found if span.attributes["bos.run.id"] == run_id]
 

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from gateway_harness.admission import run_of, writers
-from gateway_harness.stored import until
+from gateway_harness.stored import WAITS_FOR_A_LOCK, until
 
 from bos.gateway.v1 import (
     APPROVAL_DECISION_APPROVE,
@@ -39,11 +39,6 @@ from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.run_log.writer import LogWriter
 from bos_postgres import connect, open_database
 
-_BLOCKED = """
-count(*) > 0 FROM pg_stat_activity
-WHERE wait_event_type = 'Lock' AND datname = current_database()
-"""
-
 
 @dataclass
 class Waiting:
@@ -62,7 +57,6 @@ class Waiting:
         return await self.approvals.respond(request, Answerer("u"))
 
     async def record(self) -> None:
-        """The owner takes note of the decision."""
         await self._append(3, [self._resolved(APPROVAL_STATUS_APPROVED)])
 
     async def end(self, first: int, *events: LogEvent, status: int = RUN_STATUS_CANCELLED) -> None:
@@ -153,7 +147,7 @@ async def test_end_that_waits_for_a_decision_in_the_making(
     """The statement that ends the run began before the decision was there to be seen."""
     async with held_row(postgres_dsn) as holder:
         ending = asyncio.create_task(waiting.end(3, waiting.cancelled()))
-        await until(postgres_dsn, _BLOCKED)
+        await until(postgres_dsn, WAITS_FOR_A_LOCK)
         await holder.execute("UPDATE approvals SET status = 2, responded_at = now()")
         await holder.execute(
             "INSERT INTO run_inputs (run_id, kind, input_key, payload) "
@@ -172,7 +166,7 @@ async def test_end_that_waits_for_a_decision_in_the_making(
 async def test_decision_that_waits_for_the_end(waiting: Waiting, postgres_dsn: str) -> None:
     async with held_row(postgres_dsn) as holder:
         deciding = asyncio.create_task(waiting.decide())
-        await until(postgres_dsn, _BLOCKED)
+        await until(postgres_dsn, WAITS_FOR_A_LOCK)
         await holder.execute("UPDATE approvals SET status = 6, responded_at = now()")
     with pytest.raises(AlreadyExists):
         await asyncio.wait_for(deciding, 60)

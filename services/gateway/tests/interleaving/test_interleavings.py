@@ -61,8 +61,6 @@ def plans(draw: st.DrawFn) -> list[Any]:
 
 
 class Interleaving(RuleBasedStateMachine):
-    """The moves; see the module."""
-
     def __init__(self, runner: asyncio.Runner, sessions: list[Any], pool: Any) -> None:
         super().__init__()
         self._runner = runner

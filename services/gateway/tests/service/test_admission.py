@@ -1,22 +1,19 @@
 """How many runs and streams are admitted: per user over all replicas, and per replica."""
 
 import asyncio
-from typing import Any
 
 import grpc
 import pytest
-from gateway_harness.admission import AS_ANNA, as_account, execute, run_of, writers
+from gateway_harness.admission import AS_ANNA, as_account, run_of, writers
 from gateway_harness.answering import refusal
-from gateway_harness.harness import Client, Harness
+from gateway_harness.harness import Harness
+from gateway_harness.stored import fetch
 from google.protobuf.duration_pb2 import Duration
 
 from bos.common.v1 import Clarification, ClarifyingQuestion
 from bos.gateway.v1 import (
     RUN_STATUS_SUCCEEDED,
     RUN_STATUS_WAITING_FOR_APPROVAL,
-    AgentRequest,
-    AskRequest,
-    CancelRunRequest,
     GetRunRequest,
     ListRunsRequest,
 )
@@ -25,16 +22,8 @@ from bos.runlog.v1 import LogEvent, RunFinished
 from bos_errors import ResourceExhausted, from_rpc_error
 from bos_gateway.run_log.records import Append, NewRun
 from bos_gateway.run_log.writer import LogWriter, UserLimit
-from bos_gateway.service import migrate_store
 from bos_testkit.agents import SlowAgent
-from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
-
-
-@pytest.fixture
-async def store(postgres_dsn: str) -> str:
-    await migrate_store(postgres_dsn)
-    return postgres_dsn
 
 
 async def accept_all(logs: list[LogWriter], runs: list[NewRun]) -> list[bool | BaseException]:
@@ -59,14 +48,8 @@ async def test_runs_that_wait_for_approval_have_bound_of_their_own(
     store: str, waiting: int, accepted: bool
 ) -> None:
     async with writers(store, 1) as (log,):
-        held = run_of("anna")
-        await log.accept(held)
-        await execute(
-            store,
-            "UPDATE runs SET status = $2 WHERE run_id = $1",
-            held.run_id,
-            RUN_STATUS_WAITING_FOR_APPROVAL,
-        )
+        await log.accept(run_of("anna"))
+        await fetch(store, "UPDATE runs SET status = $1", RUN_STATUS_WAITING_FOR_APPROVAL)
         (outcome,) = await accept_all([log], [run_of("anna", active=1, waiting=waiting)])
     assert (outcome is True) is accepted
     assert isinstance(outcome, UserLimit) is not accepted
@@ -86,52 +69,35 @@ async def test_repetitions_take_one_place_until_their_run_ends(store: str) -> No
         assert await log.accept(run_of("anna", request_id="another", active=1))
 
 
-async def ask(gateway: Client, **request: Any) -> Any:
-    message = AskRequest(request=AgentRequest(question="What is new?", **request))
-    return (await gateway.stub.Ask(message, timeout=30, metadata=AS_ANNA)).response
-
-
-async def test_user_limit_has_a_retry_time_and_spares_repetitions(
-    harness: Harness,
-) -> None:
-    slow = SlowAgent("slow")
-    await harness.add_agent(slow)
-    harness.planner.steps = [step("a", "slow")]
+async def test_user_limit_has_a_retry_time_and_spares_repetitions(harness: Harness) -> None:
+    slow = await harness.plan(SlowAgent("slow"))
     async with harness.gateway(auth=as_account(), max_active_runs_per_user=1) as gateway:
-        running = asyncio.create_task(ask(gateway, request_id="first"))
-        await eventually(lambda: len(slow.inputs) == 1)
-        error = await refusal(ask(gateway, request_id="second"))
-        repeated = asyncio.create_task(ask(gateway, request_id="first"))
+        anna = gateway.by(AS_ANNA)
+        running = asyncio.create_task(anna.ask(request_id="first"))
+        await slow.started.wait()
+        error = await refusal(anna.ask(request_id="second"))
+        repeated = asyncio.create_task(anna.ask(request_id="first"))
         slow.release.set()
         assert (await repeated).run_id == (await running).run_id
-        await ask(gateway, request_id="second")
-    assert isinstance(error, ResourceExhausted)
-    assert error.reason == "USER_LIMIT"
+        await anna.ask(request_id="second")
+    assert (type(error), error.reason) == (ResourceExhausted, "USER_LIMIT")
     assert error.retry_after_s
 
 
-async def test_callers_without_account_are_bounded_by_replica_alone(
-    harness: Harness,
-) -> None:
+async def test_callers_without_account_are_bounded_by_replica_alone(harness: Harness) -> None:
     async with harness.gateway(max_active_runs_per_user=1) as gateway:
-        slow = SlowAgent("slow")
-        await harness.add_agent(slow)
         responses = await asyncio.gather(*(gateway.ask() for _ in range(5)))
     assert len({response.run_id for response in responses}) == 5
 
 
-async def test_concurrent_replies_respect_the_replica_limit(
-    harness: Harness,
-) -> None:
+async def test_concurrent_replies_respect_the_replica_limit(harness: Harness) -> None:
     asked = Clarification(questions=[ClarifyingQuestion(question="Which year?")])
     harness.planner.answer = MakePlanResponse(clarification=asked)
-    slow = SlowAgent("slow")
-    await harness.add_agent(slow)
+    slow = await harness.plan(SlowAgent("slow"))
     async with harness.gateway(max_active_runs=2) as gateway:
-        asking = (await ask(gateway)).run_id
+        asking = (await gateway.ask()).run_id
         harness.planner.answer = None
-        harness.planner.steps = [step("a", "slow")]
-        replies = [asyncio.create_task(ask(gateway, continues_run_id=asking)) for _ in range(8)]
+        replies = [asyncio.create_task(gateway.ask(continues_run_id=asking)) for _ in range(8)]
         await eventually(lambda: sum(task.done() for task in replies) == 6)
         slow.release.set()
         outcomes = await asyncio.gather(*replies, return_exceptions=True)
@@ -140,37 +106,30 @@ async def test_concurrent_replies_respect_the_replica_limit(
     assert all(error.retry_after_s for error in refused)
 
 
-async def test_full_streams_are_refused_and_run_can_still_be_cancelled(harness: Harness) -> None:
-    slow = SlowAgent("slow")
-    await harness.add_agent(slow)
-    harness.planner.steps = [step("a", "slow")]
-    async with harness.gateway(max_streams=1) as gateway:
+@pytest.mark.parametrize(
+    ("bounds", "reason"),
+    [({"max_streams": 1}, "REPLICA_FULL"), ({"max_streams_per_user": 1}, "USER_STREAM_LIMIT")],
+)
+async def test_full_streams_are_refused_and_run_can_still_be_cancelled(
+    harness: Harness, bounds: dict[str, int], reason: str
+) -> None:
+    slow = await harness.plan(SlowAgent("slow"))
+    async with harness.gateway(auth=as_account(), **bounds) as anyone:
+        gateway = anyone.by(AS_ANNA)
         running = asyncio.create_task(gateway.events())
-        await eventually(lambda: len(slow.inputs) == 1)
-        (run,) = (await gateway.stub.ListRuns(ListRunsRequest())).runs
+        await slow.started.wait()
+        (run,) = (await gateway.call(ListRunsRequest())).runs
         waiting = GetRunRequest(run_id=run.run_id, wait=Duration(seconds=60))
         for call in (
             gateway.ask(),
             gateway.events(),
             gateway.watch("0" * 8),
-            gateway.stub.GetRun(waiting),
+            gateway.call(waiting),
         ):
             error = await refusal(call)
-            assert isinstance(error, ResourceExhausted)
-            assert (error.reason, error.retry_after_s) == ("REPLICA_FULL", 1.0)
-        await gateway.stub.CancelRun(CancelRunRequest(run_id=run.run_id))
+            assert (type(error), error.reason) == (ResourceExhausted, reason)
+            assert error.retry_after_s == 1.0
+        await gateway.cancel(run.run_id)
         assert (await running)[-1].HasField("run_finished")
         # Its room is there again.
         assert await gateway.watch(run.run_id)
-
-
-async def test_account_that_follows_too_much_is_refused(harness: Harness) -> None:
-    slow = SlowAgent("slow")
-    await harness.add_agent(slow)
-    harness.planner.steps = [step("a", "slow")]
-    async with harness.gateway(auth=as_account(), max_streams_per_user=1) as gateway:
-        first = asyncio.create_task(ask(gateway))
-        await slow.started.wait()
-        assert (await refusal(ask(gateway))).reason == "USER_STREAM_LIMIT"
-        slow.release.set()
-        assert (await first).run_id

@@ -1,55 +1,42 @@
 """Audit trail of the gateway: each action with its entry, or neither; no content."""
 
-import asyncio
 import hashlib
 import json
-import os
-import sys
-from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
-from gateway_harness.answering import approvals, asked, refusal, respond
+from gateway_harness.answering import APPROVE, DENY, asked, get, refusal, respond
 from gateway_harness.callers import signed_in, token
-from gateway_harness.harness import ERASE, Client, Harness, gateway_process
+from gateway_harness.harness import Client, Harness, erased, gateway_process
 from gateway_harness.receiver import KEYS
+from gateway_harness.stored import fetch, fetchval, log_of, until
 from prometheus_client import CollectorRegistry
 
 from bos.agent.v1 import AgentResult
 from bos.common.v1 import DatabaseQuery
 from bos.gateway.v1 import (
-    APPROVAL_DECISION_APPROVE,
-    APPROVAL_DECISION_DENY,
     RUN_STATUS_FAILED,
     AgentRequest,
-    AskRequest,
-    AskStreamRequest,
-    CancelRunRequest,
     CancelUserRunRequest,
     CreateVerifiedQueryRequest,
     CreateWebhookRequest,
     DeleteVerifiedQueryRequest,
     DeleteWebhookRequest,
     DownloadFileRequest,
-    GetApprovalRequest,
     GetSpendRequest,
     GetStorageRequest,
     GetUserRunRequest,
     ListUserApprovalsRequest,
     ListUserRunsRequest,
-    OperatorServiceStub,
     SubmitRunRequest,
-    VerifiedQueryServiceStub,
-    WebhookServiceStub,
 )
 from bos_agentkit import AgentTask, agent_card, succeeded, tool
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.run_log.maintenance import Maintenance
 from bos_gateway.run_log.session import SCHEMA
-from bos_postgres import connect, open_database
 from bos_testkit.agents import EchoAgent, FileAgent, RecordingAgent, SlowAgent
 from bos_testkit.audit import (
     AUDITED,
@@ -62,17 +49,13 @@ from bos_testkit.audit import (
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
 
-APPROVE, DENY = APPROVAL_DECISION_APPROVE, APPROVAL_DECISION_DENY
 ADA, MAX = token("ada"), token("max", roles=("user", "approver"))
 OPS = token("ops", roles=("operator",))
-FOUR_EYES = {"deploy.*": {"roles": ["approver"], "four_eyes": True}}
 PLANTED = "planted"
 FILE = f"{PLANTED} bytes".encode()
 
 
 class Reader(RecordingAgent):
-    """Reads by a tool, and says so."""
-
     def __init__(self) -> None:
         @tool(description="Runs a query.")
         async def query(statement: str) -> dict[str, Any]:
@@ -105,35 +88,25 @@ class Querying(RecordingAgent):
 
 @pytest.fixture
 async def agent(harness: Harness) -> DeployAgent:
-    agent = DeployAgent()
-    await harness.add_agent(agent)
     await harness.add_agent(FileAgent("files", {f"{PLANTED}.txt": ("text/plain", FILE)}))
-    await harness.add_agent(SlowAgent("slow"))
-    await harness.add_agent(EchoAgent("echo"))
-    await harness.add_agent(Querying("querying"))
-    made = step(f"{PLANTED}_step", "deploy", "deploy shop 1.2")
-    made.tools.extend(["check_deploy_status", "trigger_deployment"])
-    harness.planner.steps = [made]
-    return agent
+    await harness.plan(SlowAgent("slow"), EchoAgent("echo"), Querying("querying"))
+    return await harness.plan_deployment()
 
 
-def gateway_of(harness: Harness, folder: Path, **more: Any) -> AbstractAsyncContextManager[Client]:
-    """A gateway with people who signed in, that keeps its lease however busy the machine is."""
-    own = {"lease_s": 15.0, "lease_renewal_s": 1.0, "artefacts_url": (folder / "a").as_uri()}
-    return harness.gateway(**{"auth": signed_in(folder), **KEYS, **own, **more})
+@pytest.fixture
+def settings(tmp_path: Path) -> dict[str, Any]:
+    """Of a gateway whose users have signed in."""
+    artefacts_url = (tmp_path / "a").as_uri()
+    return {"auth": signed_in(tmp_path), "artefacts_url": artefacts_url, **KEYS}
 
 
-async def ask(gateway: Client, **request: Any) -> Any:
-    asked = AgentRequest(question=f"{PLANTED}?", conversation_id=PLANTED, **request)
-    return (await gateway.stub.Ask(AskRequest(request=asked), timeout=60, metadata=ADA)).response
+async def ask(gateway: Client) -> str:
+    return (await gateway.by(ADA).ask(f"{PLANTED}?", conversation_id=PLANTED)).run_id
 
 
 async def slow_run(harness: Harness, gateway: Client) -> str:
     harness.planner.steps = [step("a", "slow")]
-    request = AskStreamRequest(request=AgentRequest(question=f"{PLANTED}?"))
-    async for message in gateway.stub.AskStream(request, timeout=60, metadata=ADA):
-        return str(message.event.run_id)
-    raise AssertionError("no run")
+    return (await gateway.by(ADA).stream(f"{PLANTED}?").read()).event.run_id
 
 
 async def do(harness: Harness, gateway: Client, method: str) -> tuple[str, str]:
@@ -142,45 +115,39 @@ async def do(harness: Harness, gateway: Client, method: str) -> tuple[str, str]:
     agents |= {"Ask": "echo", "SubmitRun": "echo", "DeleteVerifiedQuery": "querying"}
     if method in agents:
         harness.planner.steps = [step("a", agents[method], PLANTED)]
-    how: dict[str, Any] = {"timeout": 60, "metadata": ADA}
-    hooks: Any = WebhookServiceStub(gateway.channel)
-    queries: Any = VerifiedQueryServiceStub(gateway.channel)
-    operator: Any = OperatorServiceStub(gateway.channel)
+    ada = gateway.by(ADA)
     match method:
         case "Ask":
-            return "ada", (await ask(gateway)).run_id
+            return "ada", await ask(gateway)
         case "SubmitRun":
             submitted = SubmitRunRequest(request=AgentRequest(question=f"{PLANTED}?"))
-            return "ada", (await gateway.stub.SubmitRun(submitted, **how)).run.run_id
+            return "ada", (await ada.call(submitted)).run.run_id
         case "CancelRun":
             run_id = await slow_run(harness, gateway)
-            await gateway.stub.CancelRun(CancelRunRequest(run_id=run_id, reason=PLANTED), **how)
+            await ada.cancel(run_id, PLANTED)
             return "ada", run_id
         case "DownloadFile":
-            run_id = (await ask(gateway)).run_id
+            run_id = await ask(gateway)
             wanted = DownloadFileRequest(run_id=run_id, digest=hashlib.sha256(FILE).hexdigest())
-            parts = [part.content async for part in gateway.stub.DownloadFile(wanted, **how)]
-            assert b"".join(parts) == FILE
+            assert b"".join([part.content async for part in ada.call(wanted)]) == FILE
             return "ada", run_id
         case "CreateWebhook" | "DeleteWebhook":
             url = f"https://example.com/{PLANTED}"
-            made = await hooks.CreateWebhook(CreateWebhookRequest(url=url), **how)
-            webhook_id = str(made.webhook.webhook_id)
+            webhook_id = (await ada.call(CreateWebhookRequest(url=url))).webhook.webhook_id
             if method == "DeleteWebhook":
-                await hooks.DeleteWebhook(DeleteWebhookRequest(webhook_id=webhook_id), **how)
+                await ada.call(DeleteWebhookRequest(webhook_id=webhook_id))
             return "ada", webhook_id
         case "CreateVerifiedQuery" | "DeleteVerifiedQuery":
-            request = CreateVerifiedQueryRequest(run_id=(await ask(gateway)).run_id)
-            query_id = (await queries.CreateVerifiedQuery(request, **how)).verified_query.query_id
+            made = await ada.call(CreateVerifiedQueryRequest(run_id=await ask(gateway)))
+            query_id = made.verified_query.query_id
             if method == "DeleteVerifiedQuery":
-                gone = DeleteVerifiedQueryRequest(query_id=query_id)
-                await queries.DeleteVerifiedQuery(gone, **how)
+                await ada.call(DeleteVerifiedQueryRequest(query_id=query_id))
             return "ada", query_id
         case "AskStream" | "RespondApproval":
-            approval = await asked(gateway, ADA)
+            approval = await asked(ada)
             if method == "AskStream":
                 return "ada", approval.run_id
-            await respond(gateway, approval, APPROVE, MAX)
+            await respond(gateway.by(MAX), approval, APPROVE)
             return "max", approval.approval_id
         case _:
             run_id = await slow_run(harness, gateway)
@@ -193,16 +160,16 @@ async def do(harness: Harness, gateway: Client, method: str) -> tuple[str, str]:
                 "GetStorage": (GetStorageRequest(), ""),
             }
             asked_for, target = looked_at[method]
-            await getattr(operator, method)(asked_for, timeout=60, metadata=OPS)
+            await gateway.by(OPS).call(asked_for)
             return "ops", target
 
 
 async def test_each_deed_leaves_its_entry_and_no_content(
-    harness: Harness, agent: DeployAgent, tmp_path: Path
+    harness: Harness, agent: DeployAgent, settings: dict[str, Any]
 ) -> None:
     rules = {"deploy.*": {"roles": ["approver"]}}
     asking = list(harness.planner.steps)
-    async with gateway_of(harness, tmp_path, approvers=rules) as gateway:
+    async with harness.gateway(**settings, approvers=rules) as gateway:
         for rpc in sorted(audited("gateway")):
             harness.planner.steps = asking
             actor, target = await do(harness, gateway, rpc.rpartition("/")[2])
@@ -211,6 +178,10 @@ async def test_each_deed_leaves_its_entry_and_no_content(
             assert (entry["actor"], entry["actor_kind"]) == (actor, "user"), rpc
     assert PLANTED not in json.dumps(await audit_entries(harness.dsn, SCHEMA))
     await sealed_trail(harness.dsn, SCHEMA)
+
+
+async def counted(dsn: str) -> dict[str, int]:
+    return dict((await fetch(dsn, _COUNTED))[0])
 
 
 _COUNTED = """
@@ -222,14 +193,13 @@ SELECT (SELECT count(*) FROM runs) AS runs, (SELECT count(*) FROM run_inputs) AS
 
 
 async def test_a_change_whose_audit_entry_fails_is_not_made(
-    harness: Harness, agent: DeployAgent, tmp_path: Path
+    harness: Harness, agent: DeployAgent, settings: dict[str, Any]
 ) -> None:
     rules = {"deploy.*": {"roles": ["approver"]}}
     asking = list(harness.planner.steps)
-    async with gateway_of(harness, tmp_path, approvers=rules) as gateway:
+    async with harness.gateway(**settings, approvers=rules) as gateway:
         for rpc in sorted(audited("gateway")):
-            async with connect(harness.dsn, schema=SCHEMA) as session:
-                before = dict(await session.fetchrow(_COUNTED) or {})
+            before = await counted(harness.dsn)
             entries = await audit_entries(harness.dsn, SCHEMA, AUDITED[rpc])
             harness.planner.steps = asking
             async with refused_entries(harness.dsn, SCHEMA, AUDITED[rpc]):
@@ -237,8 +207,7 @@ async def test_a_change_whose_audit_entry_fails_is_not_made(
                     await do(harness, gateway, rpc.rpartition("/")[2])
             found = await audit_entries(harness.dsn, SCHEMA, AUDITED[rpc])
             assert len(found) == len(entries), rpc
-            async with connect(harness.dsn, schema=SCHEMA) as session:
-                after = dict(await session.fetchrow(_COUNTED) or {})
+            after = await counted(harness.dsn)
             # Some deeds need an earlier one, which is made.
             made = {
                 "runs": not AUDITED[rpc].startswith(("question.", "webhook.")),
@@ -252,16 +221,16 @@ async def test_a_change_whose_audit_entry_fails_is_not_made(
 
 
 async def test_audit_of_an_answer_holds_display_and_performed_actions(
-    harness: Harness, agent: DeployAgent, tmp_path: Path
+    harness: Harness, agent: DeployAgent, settings: dict[str, Any]
 ) -> None:
-    async with gateway_of(harness, tmp_path, approvers=FOUR_EYES) as gateway:
-        approval = await asked(gateway, ADA)
-        get = GetApprovalRequest(approval_id=approval.approval_id)
-        seen = (await approvals(gateway).GetApproval(get, timeout=60, metadata=MAX)).approval
-        error = await refusal(respond(gateway, approval, APPROVE, ADA))
-        assert error.reason == "FOUR_EYES"
-        await respond(gateway, approval, APPROVE, MAX)
-        await respond(gateway, approval, APPROVE, MAX)  # the same once more is no second decision
+    rules = {"deploy.*": {"roles": ["approver"], "four_eyes": True}}
+    async with harness.gateway(**settings, approvers=rules) as gateway:
+        ada, approver = gateway.by(ADA), gateway.by(MAX)
+        approval = await asked(ada)
+        seen = await get(approver, approval)
+        assert (await refusal(respond(ada, approval, APPROVE))).reason == "FOUR_EYES"
+        await respond(approver, approval, APPROVE)
+        await respond(approver, approval, APPROVE)  # the same once more is no second decision
 
         audit_of = partial(until_audited, harness.dsn, SCHEMA)
         (answered,) = await audit_of("approval.answered")
@@ -279,99 +248,78 @@ async def test_audit_of_an_answer_holds_display_and_performed_actions(
 
 
 async def test_denied_and_expired_actions_are_not_audited_as_performed(
-    harness: Harness, agent: DeployAgent, tmp_path: Path
+    harness: Harness, agent: DeployAgent, settings: dict[str, Any]
 ) -> None:
-    async with gateway_of(harness, tmp_path, approval_timeout_s=1.0) as gateway:
-        expired = await asked(gateway, ADA)
+    async with harness.gateway(**settings, approval_timeout_s=1.0) as gateway:
+        expired = await asked(gateway.by(ADA))
         entries = await until_audited(harness.dsn, SCHEMA, "approval.expired")
     assert [(each["actor"], each["actor_kind"], each["target"]) for each in entries] == [
         ("gateway", "service", expired.approval_id)
     ]
-    async with gateway_of(harness, tmp_path) as gateway:
-        await respond(gateway, await asked(gateway, ADA), DENY, ADA)
+    async with harness.gateway(**settings) as gateway:
+        ada = gateway.by(ADA)
+        await respond(ada, await asked(ada), DENY)
         (answered,) = await audit_entries(harness.dsn, SCHEMA, "approval.answered")
         assert answered["details"]["decision"] == "denied"
     assert await audit_entries(harness.dsn, SCHEMA, "action.performed") == []
 
 
 async def test_data_read_is_audited_if_its_agent_reports_nothing(
-    harness: Harness, tmp_path: Path
+    harness: Harness, settings: dict[str, Any]
 ) -> None:
-    for made in (Reader(), Liar(), EchoAgent("echo")):
-        await harness.add_agent(made)
-    agents = ("reader", "liar", "echo")
-    harness.planner.steps = [step(f"{PLANTED}_{agent}", agent) for agent in agents]
-    async with gateway_of(harness, tmp_path) as gateway:
-        run_id = (await ask(gateway)).run_id
-    found = {
-        each["details"]["agent"]: each
-        for each in await audit_entries(harness.dsn, SCHEMA, "data.read")
-    }
+    await harness.plan(Reader(), Liar(), EchoAgent("echo"))
+    async with harness.gateway(**settings) as gateway:
+        run_id = await ask(gateway)
+    entries = await audit_entries(harness.dsn, SCHEMA, "data.read")
+    found = {each["details"]["agent"]: each for each in entries}
     assert set(found) == {"reader", "liar"}, "an agent that neither reads nor could has no entry"
-    assert {each["target"] for each in found.values()} == {run_id}
-    assert {each["actor"] for each in found.values()} == {"ada"}
+    assert {(each["actor"], each["target"]) for each in entries} == {("ada", run_id)}
     assert found["reader"]["details"]["tools"] == "query"
     assert found["reader"]["details"]["calls"] == "1"
     assert found["liar"]["details"]["services"] == "mcp_db"
     assert found["liar"]["details"]["step"] == "0.2"
-    digests = {each["details"]["digest"] for each in found.values()}
-    assert len(digests) == 2
+    assert len({each["details"]["digest"] for each in entries}) == 2
     assert PLANTED not in json.dumps(await audit_entries(harness.dsn, SCHEMA))
 
 
 async def test_a_result_whose_audit_entry_fails_is_not_stored(
-    harness: Harness, tmp_path: Path
+    harness: Harness, settings: dict[str, Any]
 ) -> None:
-    await harness.add_agent(Reader())
-    harness.planner.steps = [step("r", "reader")]
-    async with gateway_of(harness, tmp_path) as gateway:
+    await harness.plan(Reader())
+    async with harness.gateway(**settings) as gateway:
         async with refused_entries(harness.dsn, SCHEMA, "data.read"):
-            assert (await ask(gateway)).status == RUN_STATUS_FAILED
-        async with connect(harness.dsn, schema=SCHEMA) as session:
-            kinds = await session.fetch("SELECT kind FROM run_events WHERE kind = 'step_finished'")
-        assert kinds == []
+            run_id = await ask(gateway)
+        assert (await gateway.by(ADA).run(run_id)).status == RUN_STATUS_FAILED
+    assert not [e for e in await log_of(harness.dsn) if e.HasField("step_finished")]
     assert await audit_entries(harness.dsn, SCHEMA, "data.read") == []
 
 
 async def test_erasure_by_operators_and_expiry_are_audited(
-    harness: Harness, tmp_path: Path
+    harness: Harness, pool: Any, settings: dict[str, Any]
 ) -> None:
-    await harness.add_agent(EchoAgent("echo"))
-    harness.planner.steps = [step("a", "echo")]
-    async with gateway_of(harness, tmp_path) as gateway:
+    await harness.plan(EchoAgent("echo"))
+    async with harness.gateway(**settings) as gateway:
         for _ in range(2):
             await ask(gateway)
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", ERASE, "--user", "ada"),
-            env={**os.environ, "BOS_GATEWAY_STORE_URL": harness.dsn},
-            stdout=asyncio.subprocess.DEVNULL,
-        )
-        assert await process.wait() == 0
-        (erased,) = await audit_entries(harness.dsn, SCHEMA, "run.erased")
-        assert (erased["actor_kind"], erased["target"]) == ("operator", "ada")
-        assert erased["details"] == {"runs": "2"}
+        assert (await erased(harness, "--user", "ada"))[0] == 0
+        (entry,) = await audit_entries(harness.dsn, SCHEMA, "run.erased")
+        assert (entry["actor_kind"], entry["target"]) == ("operator", "ada")
+        assert entry["details"] == {"runs": "2"}
         await ask(gateway)
-        async with open_database(harness.dsn, schema=SCHEMA) as pool:
-            await Maintenance(pool, 1e-12, GatewayMetrics(CollectorRegistry())).round()
+        await Maintenance(pool, 1e-12, GatewayMetrics(CollectorRegistry())).round()
     (expired,) = await audit_entries(harness.dsn, SCHEMA, "runs.expired")
     assert (expired["actor_kind"], expired["details"]) == ("service", {"runs": "1"})
 
 
-async def test_audit_of_a_killed_gateway_is_sealed_by_the_next(
-    harness: Harness,
-) -> None:
-    await harness.add_agent(EchoAgent("echo"))
-    harness.planner.steps = [step("a", "echo")]
+async def test_audit_of_a_killed_gateway_is_sealed_by_the_next(harness: Harness) -> None:
+    await harness.plan(EchoAgent("echo"))
     async with gateway_process(harness, audit__seal_s=60) as (process, gateway):
         run_id = (await gateway.ask()).run_id
         process.kill()
         await process.wait()
-    pending = "SELECT count(*) FROM audit_pending WHERE action = 'question.asked'"
-    async with connect(harness.dsn, schema=SCHEMA) as session:
-        assert await session.fetchval(pending) == 1
-        async with harness.gateway():
-            async with asyncio.timeout(60):
-                while await session.fetchval(pending):  # noqa: ASYNC110  Nothing sets an event.
-                    await asyncio.sleep(0.001)
+    pending = "count(*) = {} FROM audit_pending WHERE action = 'question.asked'"
+    assert await fetchval(harness.dsn, f"SELECT {pending.format(1)}")
+    async with harness.gateway():
+        await until(harness.dsn, pending.format(0))
     found = [each for each in await sealed_trail(harness.dsn, SCHEMA) if each.target == run_id]
     assert "question.asked" in {each.action for each in found}

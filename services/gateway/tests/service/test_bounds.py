@@ -1,18 +1,17 @@
 """What is handed on is bounded: rows, traces, answers, large results, and pages of the log."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from uuid import UUID, uuid4
 
 import pytest
 from gateway_harness.harness import Harness, result_of
+from gateway_harness.ownership_rows import insert_run
 from gateway_harness.raw_agents import RawAgent, add_raw_agent, success
 from gateway_harness.streamed import logged
 
 from bos.agent.v1 import AgentResult
 from bos.common.v1 import TraceEventType, Value, ValueMap
-from bos.gateway.v1 import RUN_STATUS_SUCCEEDED, GetRunRequest
+from bos.gateway.v1 import RUN_STATUS_SUCCEEDED
 from bos.runlog.v1 import LogEvent, StepFinished
 from bos_agentkit import AgentTask, succeeded
 from bos_errors import ConfigurationError
@@ -20,18 +19,16 @@ from bos_gateway.core.result_limits import MAX_RESULT_BYTES, MAX_TRACE_BYTES, MA
 from bos_gateway.effects import compose
 from bos_gateway.run_log.reader import PAGE_BYTES, PAGE_EVENTS, READER, Runs
 from bos_gateway.run_log.session import SCHEMA
-from bos_gateway.service import migrate_store
-from bos_postgres import connect, open_database
+from bos_postgres import open_database
 from bos_testkit.agents import EchoAgent, RecordingAgent
 from bos_testkit.plans import step
 
-ROWS = 7000
 CELL = "x" * 250
+
+
+ROWS = 7000
 MIB = 1024 * 1024
-_RUN = """
-INSERT INTO runs (run_id, user_id, request_id, request_digest, question, status)
-VALUES ($1, 'ada', $1::uuid::text, '', 'why?', 2)
-"""
+
 _EVENT = """
 INSERT INTO run_events
     (run_id, sequence, event_id, epoch, kind, schema_version, payload, created_at)
@@ -77,9 +74,7 @@ async def test_bounds_backend_and_key_profile_reach_agents(harness: Harness) -> 
     context = {"max_rows": "many", "max_cols": -1, "timeout": 1e308, "backend": ["a"], "debug": 1}
     context |= {"api_keys_config_ref": "of another user"}
     agent, other = TableAgent("tables", rows=4), EchoAgent("other")
-    await harness.add_agent(agent)
-    await harness.add_agent(other)
-    harness.planner.steps = [step("a", "tables"), step("b", "other")]
+    await harness.plan(agent, other)
     async with harness.gateway(key_profiles={"tables": "research", "*": "common"}) as gateway:
         response = await gateway.ask(max_rows=1, max_columns=1, backend="sales")
         unbounded = await gateway.ask(context=context)
@@ -103,8 +98,6 @@ async def test_answer_beyond_the_stream_limit_is_stored_whole(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compose, "MAX_STREAMED_BYTES", 12)
-    await harness.add_agent(EchoAgent())
-    harness.planner.steps = [step("a", "echo")]
     harness.composer.deltas = ["one ", "two ", "three"]
     async with harness.gateway() as gateway:
         events = await gateway.events()
@@ -139,7 +132,7 @@ async def test_dependents_composer_and_clients_get_all_rows(harness: Harness) ->
     harness.planner.steps = [step("a", "tables"), step("b", "second", "", "a")]
     async with harness.gateway() as gateway:
         events = await gateway.events()
-        run = (await gateway.stub.GetRun(GetRunRequest(run_id=events[0].run_id))).run
+        run = await gateway.run(events[0].run_id)
         async with harness.gateway() as elsewhere:
             assert await elsewhere.watch(events[0].run_id) == logged(events)
     handed = second.inputs[0].dependency_outputs["a"].fields["rows"].list_value.values
@@ -184,18 +177,6 @@ async def test_large_results_beyond_the_room_of_the_process_are_cut(
     assert all(result.data.fields["b"].string_value == "short" for result in results)
 
 
-async def stored_run(dsn: str, sizes: Sequence[int]) -> UUID:
-    """A run whose events have these sizes."""
-    run_id = uuid4()
-    async with connect(dsn, schema=SCHEMA) as session:
-        await session.execute(_RUN, run_id)
-        for sequence, size in enumerate(sizes, 1):
-            result = AgentResult(answer="x" * size)
-            event = LogEvent(step_finished=StepFinished(step_id="a", result=result))
-            await session.execute(_EVENT, run_id, sequence, event.SerializeToString())
-    return run_id
-
-
 @pytest.mark.parametrize(
     ("sizes", "pages"),
     [
@@ -206,15 +187,16 @@ async def stored_run(dsn: str, sizes: Sequence[int]) -> UUID:
     ids=["large", "larger than a page", "many"],
 )
 async def test_a_page_of_a_log_is_bounded_by_events_and_by_bytes(
-    postgres_dsn: str, sizes: list[int], pages: list[int]
+    store: str, pool: Any, sizes: list[int], pages: list[int]
 ) -> None:
-    await migrate_store(postgres_dsn)
-    run_id = await stored_run(postgres_dsn, sizes)
-    async with (
-        open_database(postgres_dsn, schema=SCHEMA) as pool,
-        open_database(postgres_dsn, schema=SCHEMA, role=READER) as readers,
-    ):
-        runs = Runs(pool, readers).of("ada")
+    run_id = await insert_run(pool, None)
+    await pool.execute("DELETE FROM run_events")
+    for sequence, size in enumerate(sizes, 1):
+        result = AgentResult(answer="x" * size)
+        event = LogEvent(step_finished=StepFinished(step_id="a", result=result))
+        await pool.execute(_EVENT, run_id, sequence, event.SerializeToString())
+    async with open_database(store, schema=SCHEMA, role=READER) as readers:
+        runs = Runs(pool, readers).of("u")
         found: list[list[int]] = []
         while page := await runs.events(run_id, found[-1][-1] if found else 0):
             found.append([sequence for sequence, _ in page])

@@ -1,22 +1,21 @@
 """Users' connections: who gets them, that nothing of them is kept, and what happens without."""
 
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from gateway_harness.harness import Client, Harness
+from gateway_harness.callers import bearer
+from gateway_harness.harness import Harness
 from identity_harness import Caller, Starter
 
 from bos.agent.v1 import AgentResult
-from bos.gateway.v1 import AgentRequest, AskRequest, RunStatus
+from bos.gateway.v1 import RunStatus
 from bos.identity.v1 import DeleteConnectionRequest, PutConnectionRequest
 from bos_agentkit import AgentTask, agent_card, succeeded
 from bos_chassis.auth.callers import generate_keypair
 from bos_chassis.settings import AuthSettings
 from bos_postgres import connect
 from bos_testkit.agents import RecordingAgent
-from bos_testkit.plans import step
 
 SECRET = "app-password-4711"
 KIND = "mail.imap"
@@ -36,8 +35,6 @@ class TellingAgent(RecordingAgent):
 
 
 class Setup:
-    """Identity, and a gateway that it trusts."""
-
     def __init__(self, harness: Harness, identity: Caller, key: str) -> None:
         self.harness, self.identity, self.key = harness, identity, key
 
@@ -56,35 +53,20 @@ class Setup:
 
 
 @pytest.fixture
-async def stack() -> AsyncIterator[AsyncExitStack]:
-    """What identity lives in; closing it ends identity."""
-    async with AsyncExitStack() as opened:
-        yield opened
-
-
-@pytest.fixture
 async def setup(harness: Harness, stack: AsyncExitStack) -> Setup:
     key, public = generate_keypair()
     auth = AuthSettings.load(run_token_public_keys=public)
     return Setup(harness, await Starter(stack, harness.dsn)(auth=auth), key)
 
 
-async def ask(gateway: Client, token: str) -> Any:
-    message = AskRequest(request=AgentRequest(question="What is new?"))
-    metadata = (("authorization", f"Bearer {token}"),)
-    return (await gateway.stub.Ask(message, timeout=60, metadata=metadata)).response
-
-
 async def test_connection_reaches_its_agent_masked_and_not_stored(
     harness: Harness, setup: Setup
 ) -> None:
     mail, other = TellingAgent("mail"), TellingAgent("other")
-    for agent in (mail, other):
-        await harness.add_agent(agent)
-    harness.planner.steps = [step("a", "mail"), step("b", "other")]
+    await harness.plan(mail, other)
     token = await setup.connected()
     async with setup.gateway() as gateway:
-        response = await ask(gateway, token)
+        response = await gateway.by(bearer(token)).ask()
     assert response.status == RunStatus.RUN_STATUS_SUCCEEDED
     (given,) = mail.inputs
     assert dict(given.secrets) == {KIND: SECRET}
@@ -109,17 +91,15 @@ async def test_deleted_connections_and_missing_identity_are_stated(
     harness: Harness, setup: Setup, stack: AsyncExitStack
 ) -> None:
     mail, plain = TellingAgent("mail"), TellingAgent("plain", kinds=())
-    for agent in (mail, plain):
-        await harness.add_agent(agent)
-    harness.planner.steps = [step("a", "mail"), step("b", "plain")]
+    await harness.plan(mail, plain)
     token = await setup.connected()
     async with setup.gateway() as gateway:
-        await ask(gateway, token)
+        await gateway.by(bearer(token)).ask()
         await setup.identity.call("DeleteConnection", DeleteConnectionRequest(kind=KIND), token)
-        await ask(gateway, token)
+        await gateway.by(bearer(token)).ask()
         assert [dict(each.secrets) for each in mail.inputs] == [{KIND: SECRET}, {}]
         await stack.aclose()
-        response = await ask(gateway, token)
+        response = await gateway.by(bearer(token)).ask()
     assert len(mail.inputs) == 2
     assert response.status == RunStatus.RUN_STATUS_PARTIALLY_SUCCEEDED
     failed, _ = response.agent_results

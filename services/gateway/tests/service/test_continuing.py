@@ -20,14 +20,10 @@ from bos.gateway.v1 import (
     RUN_STATUS_CLARIFICATION_NEEDED,
     RUN_STATUS_FAILED,
     RUN_STATUS_SUCCEEDED,
-    AgentRequest,
-    GetRunRequest,
-    PlanQuestionRequest,
 )
 from bos.planner.v1 import MakePlanResponse
 from bos_agentkit import AgentTask, needs_clarification, succeeded
 from bos_testkit.agents import RecordingAgent
-from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
 
 pytestmark = pytest.mark.requirement("D-04")
@@ -48,7 +44,7 @@ class AskingAgent(RecordingAgent):
         self.hold.set()
 
     async def behave(self, task: AgentTask) -> AgentResult:
-        """Ask, or succeed."""
+
         await self.hold.wait()
         if self.reads_cells:
             task.taint()
@@ -58,24 +54,17 @@ class AskingAgent(RecordingAgent):
 
 
 async def asking(harness: Harness, rounds: int = 1) -> AskingAgent:
-    agent = AskingAgent("asker", rounds)
-    await harness.add_agent(agent)
-    harness.planner.steps = [step("a", "asker")]
-    return agent
+    return await harness.plan(AskingAgent("asker", rounds))
 
 
-@pytest.mark.requirement("D-04")
-async def test_reply_is_planned_done_and_answered_as_original_question(
-    harness: Harness,
-) -> None:
+async def test_reply_is_planned_done_and_answered_as_original_question(harness: Harness) -> None:
     agent = await asking(harness)
     async with harness.gateway() as gateway:
         first = await gateway.ask(QUESTION)
         assert first.status == RUN_STATUS_CLARIFICATION_NEEDED
         second = await gateway.ask("the balance", continues_run_id=first.run_id)
-        run = (await gateway.stub.GetRun(GetRunRequest(run_id=second.run_id))).run
-        dry = AgentRequest(question="balance", continues_run_id=first.run_id)
-        await gateway.stub.PlanQuestion(PlanQuestionRequest(request=dry), timeout=30)
+        run = await gateway.run(second.run_id)
+        await gateway.plan("balance", continues_run_id=first.run_id)
 
     assert second.status == RUN_STATUS_SUCCEEDED
     assert (run.question, run.continues_run_id) == ("the balance", first.run_id)
@@ -93,9 +82,7 @@ async def test_reply_is_planned_done_and_answered_as_original_question(
     )
 
 
-async def test_reply_at_any_replica_is_the_same_for_every_adopter(
-    harness: Harness,
-) -> None:
+async def test_reply_at_any_replica_is_the_same_for_every_adopter(harness: Harness) -> None:
     agent = await asking(harness)
     async with harness.gateway() as second:
         async with harness.gateway() as first:
@@ -172,7 +159,7 @@ async def test_a_reply_needs_a_run_of_its_conversation_that_asked(harness: Harne
     async with harness.gateway() as gateway:
         for run_id in ("018f0000-0000-7000-8000-000000000000", "no id"):
             reply = await refusal(gateway.ask("balance", continues_run_id=run_id))
-            got = await refusal(gateway.stub.GetRun(GetRunRequest(run_id=run_id)))
+            got = await refusal(gateway.run(run_id))
             assert (reply.reason, reply.message) == (got.reason, got.message)
             assert reply.code is grpc.StatusCode.NOT_FOUND
         first = await gateway.ask(QUESTION, conversation_id="talk")

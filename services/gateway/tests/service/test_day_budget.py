@@ -2,13 +2,13 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
 from datetime import date, timedelta
-from typing import Any, TypeAlias
+from typing import Any
 
 import asyncpg
 import pytest
-from gateway_harness.admission import accept, bounded, days, execute, run_of, unsettled, writers
+from gateway_harness.admission import accept, bounded, days, run_of, unsettled, writers
+from gateway_harness.stored import WAITS_FOR_A_LOCK, until
 
 from bos.common.v1 import Usage
 from bos.gateway.v1 import (
@@ -26,23 +26,8 @@ from bos_gateway.run_log.quota import held, settle
 from bos_gateway.run_log.records import Append, NewRun
 from bos_gateway.run_log.retention import Scope, erase, forget_days
 from bos_gateway.run_log.session import SCHEMA
-from bos_gateway.run_log.writer import UserLimit
-from bos_gateway.service import migrate_store
-from bos_postgres import connect, fetchval, open_database
-
-Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
-
-
-@pytest.fixture
-async def store(postgres_dsn: str) -> str:
-    await migrate_store(postgres_dsn)
-    return postgres_dsn
-
-
-@pytest.fixture
-async def pool(store: str) -> AsyncIterator[Pool]:
-    async with open_database(store, schema=SCHEMA, max_size=8) as pool:
-        yield pool
+from bos_gateway.run_log.writer import LogWriter, UserLimit
+from bos_postgres import connect, fetchval
 
 
 def end_of(run: NewRun, tokens: int | None) -> Append:
@@ -50,14 +35,8 @@ def end_of(run: NewRun, tokens: int | None) -> Append:
     if tokens is not None:
         usage = Usage(input_tokens=tokens - 30, output_tokens=20, unreported_tokens=10)
         response.metadata.CopyFrom(ResponseMetadata(usage=usage, max_tokens=held(run.event)))
-    return Append(
-        run.run_id,
-        1,
-        2,
-        [LogEvent(run_finished=RunFinished(response=response))],
-        status=RUN_STATUS_SUCCEEDED,
-        finished=True,
-    )
+    end = LogEvent(run_finished=RunFinished(response=response))
+    return Append(run.run_id, 1, 2, [end], status=RUN_STATUS_SUCCEEDED, finished=True)
 
 
 @pytest.mark.parametrize(
@@ -65,24 +44,23 @@ def end_of(run: NewRun, tokens: int | None) -> Append:
     [({"mine": 25_000}, [5000, 10_000, 10_000] * 4), ({"all_": 55_000}, [5000, *[10_000] * 5])],
 )
 async def test_day_limit_is_exact_on_a_replica_under_concurrency(
-    store: str, pool: Pool, bounds: dict[str, int], stored: list[int]
+    pool: Any, bounds: dict[str, int], stored: list[int], log: LogWriter
 ) -> None:
     day = bounded(pool, **bounds)
-    async with writers(store, 1) as (log,):
-        outcomes = await asyncio.gather(
-            *(accept(day, log, run_of(f"user-{i % 4}", 10_000)) for i in range(60)),
-            return_exceptions=True,
-        )
+    outcomes = await asyncio.gather(
+        *(accept(day, log, run_of(f"user-{i % 4}", 10_000)) for i in range(60)),
+        return_exceptions=True,
+    )
     accepted = [outcome for outcome in outcomes if isinstance(outcome, NewRun)]
     # The last one gets what is left.
     assert sorted(held(run.event) for run in accepted) == sorted(stored)
     if "mine" in bounds:
         assert set(Counter(run.user_id for run in accepted).values()) == {3}
     assert sum(isinstance(outcome, DayLimit) for outcome in outcomes) == 60 - len(stored)
-    assert await unsettled(store) == sum(stored)
+    assert await unsettled(pool) == sum(stored)
 
 
-async def test_replicas_exceed_a_day_limit_by_at_most_one_each(store: str, pool: Pool) -> None:
+async def test_replicas_exceed_a_day_limit_by_at_most_one_each(store: str, pool: Any) -> None:
     replicas = [bounded(pool, mine=30_000) for _ in range(4)]
     async with writers(store, 4) as logs:
         outcomes = await asyncio.gather(
@@ -99,32 +77,30 @@ async def test_replicas_exceed_a_day_limit_by_at_most_one_each(store: str, pool:
 
 @pytest.mark.parametrize(("left", "stored"), [(5000, 5000), (4999, None)])
 async def test_a_run_gets_what_is_left_if_that_is_worth_beginning_with(
-    store: str, pool: Pool, left: int, stored: int | None
+    pool: Any, left: int, stored: int | None, log: LogWriter
 ) -> None:
     day = bounded(pool, mine=20_000 + left)
-    async with writers(store, 1) as (log,):
-        await accept(day, log, run_of("anna", 20_000))
-        run = run_of("anna", 20_000)
-        if stored is None:
-            with pytest.raises(DayLimit):
-                await accept(day, log, run)
-        else:
-            assert held((await accept(day, log, run)).event) == stored
-
-
-async def test_end_of_a_run_frees_what_it_did_not_consume(store: str, pool: Pool) -> None:
-    first, other = bounded(pool, mine=10_000), bounded(pool, mine=10_000)
-    async with writers(store, 1) as (log,):
-        run = await accept(first, log, run_of("anna", 10_000))
+    await accept(day, log, run_of("anna", 20_000))
+    run = run_of("anna", 20_000)
+    if stored is None:
         with pytest.raises(DayLimit):
-            await accept(other, log, run_of("anna", 5000))
-        end = end_of(run, 3000)
-        await log.append(end)
-        # Also where it was accepted, and before anything is settled.
-        assert held((await accept(first, log, run_of("anna", 5000))).event) == 5000
-        assert await days(store) == {"anna": 3000, "": 3000}
-        with pytest.raises(DayLimit) as caught:
-            await accept(other, log, run_of("anna", 5000))
+            await accept(day, log, run)
+    else:
+        assert held((await accept(day, log, run)).event) == stored
+
+
+async def test_end_of_a_run_frees_what_it_did_not_consume(pool: Any, log: LogWriter) -> None:
+    first, other = bounded(pool, mine=10_000), bounded(pool, mine=10_000)
+    run = await accept(first, log, run_of("anna", 10_000))
+    with pytest.raises(DayLimit):
+        await accept(other, log, run_of("anna", 5000))
+    end = end_of(run, 3000)
+    await log.append(end)
+    # Also where it was accepted, and before anything is settled.
+    assert held((await accept(first, log, run_of("anna", 5000))).event) == 5000
+    assert await days(pool) == {"anna": 3000, "": 3000}
+    with pytest.raises(DayLimit) as caught:
+        await accept(other, log, run_of("anna", 5000))
     assert caught.value.left == 2000
 
 
@@ -132,38 +108,36 @@ async def test_end_of_a_run_frees_what_it_did_not_consume(store: str, pool: Pool
     ("reported", "settles"), [(None, 10_000), (-5, 0), (2**63 - 1, 40_000), (40, 90)]
 )
 async def test_no_end_makes_a_sum_smaller_or_larger_than_a_sum_can_be(
-    store: str, pool: Pool, reported: int | None, settles: int
+    pool: Any, reported: int | None, settles: int, log: LogWriter
 ) -> None:
-    async with writers(store, 1) as (log,):
-        run = await accept(bounded(pool, mine=100_000), log, run_of("anna", 10_000))
-        end = end_of(run, None if reported is None else 100)
-        if reported is not None:
-            usage = Usage(input_tokens=reported, output_tokens=reported // 2)
-            usage.unreported_tokens = 30 if reported == 40 else 0
-            end.events[0].run_finished.response.metadata.usage.CopyFrom(usage)
-        await log.append(end)
-    assert await days(store) == {"anna": settles, "": settles}
+    run = await accept(bounded(pool, mine=100_000), log, run_of("anna", 10_000))
+    end = end_of(run, None if reported is None else 100)
+    if reported is not None:
+        usage = Usage(input_tokens=reported, output_tokens=reported // 2)
+        usage.unreported_tokens = 30 if reported == 40 else 0
+        end.events[0].run_finished.response.metadata.usage.CopyFrom(usage)
+    await log.append(end)
+    assert await days(pool) == {"anna": settles, "": settles}
 
 
-async def test_a_run_is_settled_once_also_by_many_at_once(store: str, pool: Pool) -> None:
+async def test_a_run_is_settled_once_also_by_many_at_once(
+    store: str, pool: Any, log: LogWriter
+) -> None:
     day = bounded(pool, mine=1_000_000)
-    async with writers(store, 1) as (log,):
-        runs = [await accept(day, log, run_of(f"user-{i % 3}", 10_000)) for i in range(30)]
-        for run in runs[:24]:
-            await log.append(end_of(run, 1000))
+    runs = [await accept(day, log, run_of(f"user-{i % 3}", 10_000)) for i in range(30)]
+    for run in runs[:24]:
+        await log.append(end_of(run, 1000))
 
     async def settled() -> int:
         async with connect(store, schema=SCHEMA) as session:
             return sum([await settle(session, limit=7) for _ in range(6)])
 
     assert sum(await asyncio.gather(*(settled() for _ in range(4)))) == 24
-    assert (await days(store))[""] == 24_000
-    assert await unsettled(store) == 60_000
+    assert (await days(pool))[""] == 24_000
+    assert await unsettled(pool) == 60_000
 
 
-async def test_interrupted_settling_is_completed_by_the_next_gateway(
-    store: str, pool: Pool
-) -> None:
+async def test_interrupted_settling_is_completed_by_the_next_gateway(store: str, pool: Any) -> None:
     async with writers(store, 1) as (log,):
         run = await accept(bounded(pool, mine=10_000), log, run_of("anna", 10_000))
         await log.append(end_of(run, 3000))
@@ -173,34 +147,29 @@ async def test_interrupted_settling_is_completed_by_the_next_gateway(
         await attempt.start()
         await held_up.execute("LOCK TABLE token_days IN EXCLUSIVE MODE")
         task = asyncio.create_task(settle(dying))
-        pid = dying.get_server_pid()
-        waits = "SELECT wait_event_type FROM pg_stat_activity WHERE pid = $1"
-        async with asyncio.timeout(60):
-            while await held_up.fetchval(waits, pid) != "Lock":
-                pass
-        await held_up.execute("SELECT pg_terminate_backend($1)", pid)
+        await until(store, WAITS_FOR_A_LOCK)
+        await held_up.execute("SELECT pg_terminate_backend($1)", dying.get_server_pid())
         with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError, OSError)):
             await task
         await attempt.rollback()
-    assert await unsettled(store) == 3000
-    assert await days(store) == {"anna": 3000, "": 3000}
+    assert await unsettled(pool) == 3000
+    assert await days(pool) == {"anna": 3000, "": 3000}
 
 
 async def test_next_day_begins_with_nothing_and_run_counts_for_its_own(
-    store: str, pool: Pool
+    pool: Any, log: LogWriter
 ) -> None:
-    async with writers(store, 1) as (log,):
-        first = await accept(bounded(pool, mine=10_000), log, run_of("anna", 10_000))
-        await execute(store, "UPDATE runs SET token_day = token_day - 1")  # midnight passes
-        second = await accept(bounded(pool, mine=10_000), log, run_of("anna", 10_000))
-        for run, tokens in ((first, 3000), (second, 4000)):
-            await log.append(end_of(run, tokens))
-    await days(store)
+    first = await accept(bounded(pool, mine=10_000), log, run_of("anna", 10_000))
+    await pool.execute("UPDATE runs SET token_day = token_day - 1")  # midnight passes
+    second = await accept(bounded(pool, mine=10_000), log, run_of("anna", 10_000))
+    for run, tokens in ((first, 3000), (second, 4000)):
+        await log.append(end_of(run, tokens))
+    await days(pool)
     rows = await pool.fetch("SELECT tokens FROM token_days WHERE user_id = 'anna' ORDER BY day")
     assert [row["tokens"] for row in rows] == [3000, 4000]
 
 
-async def test_a_request_that_is_repeated_is_not_charged_twice(store: str, pool: Pool) -> None:
+async def test_a_request_that_is_repeated_is_not_charged_twice(store: str, pool: Any) -> None:
     replicas = [bounded(pool, mine=10_000) for _ in range(2)]
 
     async def stored(replica: int, run: NewRun) -> bool:
@@ -213,17 +182,16 @@ async def test_a_request_that_is_repeated_is_not_charged_twice(store: str, pool:
         assert outcomes.count(True) == 1
         await accept(replicas[0], logs[0], run_of("berta", 9000))  # all that is left
     assert not replicas[0]._locks  # nothing is kept of those who have asked
-    assert await unsettled(store) == 10_000
+    assert await unsettled(pool) == 10_000
 
 
-async def test_a_run_refused_for_its_number_holds_no_tokens(store: str, pool: Pool) -> None:
+async def test_a_run_refused_for_its_number_holds_no_tokens(pool: Any, log: LogWriter) -> None:
     day = bounded(pool, mine=10_000)
-    async with writers(store, 1) as (log,):
-        await accept(day, log, run_of("anna", 1000, active=1))
-        with pytest.raises(UserLimit):
-            await accept(day, log, run_of("anna", 9000, active=1))
-        await accept(day, log, run_of("anna", 9000))
-    assert await unsettled(store) == 10_000
+    await accept(day, log, run_of("anna", 1000, active=1))
+    with pytest.raises(UserLimit):
+        await accept(day, log, run_of("anna", 9000, active=1))
+    await accept(day, log, run_of("anna", 9000))
+    assert await unsettled(pool) == 10_000
 
 
 @pytest.mark.parametrize(
@@ -236,16 +204,15 @@ async def test_a_run_refused_for_its_number_holds_no_tokens(store: str, pool: Po
     ],
 )
 async def test_only_what_a_bound_holds_for_is_counted(
-    store: str, pool: Pool, user: str, bounds: dict[str, int], counts: bool
+    pool: Any, user: str, bounds: dict[str, int], counts: bool, log: LogWriter
 ) -> None:
-    async with writers(store, 1) as (log,):
-        run = await accept(bounded(pool, **bounds), log, run_of(user, 10_000))
-        assert await unsettled(store) == 10_000 * counts
-        await log.append(end_of(run, 3000))
-    assert await days(store) == ({user: 3000, "": 3000} if counts else {})
+    run = await accept(bounded(pool, **bounds), log, run_of(user, 10_000))
+    assert await unsettled(pool) == 10_000 * counts
+    await log.append(end_of(run, 3000))
+    assert await days(pool) == ({user: 3000, "": 3000} if counts else {})
 
 
-async def test_what_has_ended_and_is_settled_costs_nothing(store: str, pool: Pool) -> None:
+async def test_what_has_ended_and_is_settled_costs_nothing(pool: Any) -> None:
     await pool.execute(
         "INSERT INTO runs (run_id, user_id, request_id, request_digest, question, status, tokens, "
         "finished_at, token_day) SELECT gen_random_uuid(), 'anna', i::text, '', '', 3, 10, "
@@ -266,8 +233,8 @@ async def test_what_has_ended_and_is_settled_costs_nothing(store: str, pool: Poo
         assert any(index in line for line in lines)
         assert not any("Seq Scan on runs" in line for line in lines)
     assert await settle(pool) == 1
-    assert await days(store) == {"anna": 10, "": 10}
-    assert await unsettled(store) == 49_990
+    assert await days(pool) == {"anna": 10, "": 10}
+    assert await unsettled(pool) == 49_990
 
 
 @pytest.mark.parametrize(
@@ -275,7 +242,7 @@ async def test_what_has_ended_and_is_settled_costs_nothing(store: str, pool: Poo
     [(5, 4, "DAY_LIMIT"), (5, 5, "USER_DAY_LIMIT"), (5, 0, "USER_DAY_LIMIT")],
 )
 async def test_figures_in_a_refusal_are_the_users_own(
-    pool: Pool, mine: int, of_all: int, reason: str
+    pool: Any, mine: int, of_all: int, reason: str
 ) -> None:
     await pool.execute(
         "INSERT INTO token_days SELECT (now() AT TIME ZONE 'UTC')::date, * FROM "
@@ -293,54 +260,50 @@ async def test_figures_in_a_refusal_are_the_users_own(
     assert error.metadata["reset_time"] == f"{tomorrow}T00:00:00Z"
 
 
-async def test_what_user_consumed_on_day_of_erasing_is_erased_later(store: str, pool: Pool) -> None:
+async def test_what_user_consumed_on_day_of_erasing_is_erased_later(store: str, pool: Any) -> None:
     async with writers(store, 1) as (log,), connect(store, schema=SCHEMA) as session:
         run = await accept(bounded(pool, mine=10_000), log, run_of("anna", 10_000))
         await log.append(end_of(run, 4000))
         await erase(session, Scope(user_id="anna"))
-        assert await days(store) == {"anna": 4000, "": 4000}
+        assert await days(pool) == {"anna": 4000, "": 4000}
         await session.execute("UPDATE token_days SET day = day - 1")
         assert (await erase(session, Scope(user_id="anna")))["runs"] == 0
-        assert await days(store) == {"": 4000}
+        assert await days(pool) == {"": 4000}
         # The sum of all users belongs to no user.
         for unknown in ("anna", ""):
             with pytest.raises(NotFound):
                 await erase(session, Scope(user_id=unknown))
-    assert await days(store) == {"": 4000}
+    assert await days(pool) == {"": 4000}
 
 
-async def test_maintenance_deletes_old_token_days(store: str, pool: Pool) -> None:
-    async with writers(store, 1) as (log,):
-        run = await accept(bounded(pool, mine=10_000), log, run_of("anna", 10_000))
-        await log.append(end_of(run, 10_000))
-    assert len(await days(store)) == 2
+async def test_maintenance_deletes_old_token_days(store: str, pool: Any, log: LogWriter) -> None:
+    run = await accept(bounded(pool, mine=10_000), log, run_of("anna", 10_000))
+    await log.append(end_of(run, 10_000))
+    assert len(await days(pool)) == 2
     for back, left in ((40, 2), (41, 0)):
-        await execute(
-            store,
-            "UPDATE token_days SET day = (now() AT TIME ZONE 'UTC')::date - $1::int",
-            back,
-        )
+        day = "(now() AT TIME ZONE 'UTC')::date - $1::int"
+        await pool.execute(f"UPDATE token_days SET day = {day}", back)
         async with connect(store, schema=SCHEMA) as session:
             await forget_days(session)
-        assert len(await days(store)) == left
+        assert len(await days(pool)) == left
 
 
 # Of dry runs, which count while they plan
 
 
-async def test_consumed_tokens_of_a_dry_run_replace_those_held(store: str, pool: Pool) -> None:
+async def test_consumed_tokens_of_a_dry_run_replace_those_held(pool: Any) -> None:
     async with bounded(pool, mine=10_000).planning("anna") as held:
         assert held.tokens == 5000
-        assert await days(store) == {"anna": 5000, "": 5000}  # also for other gateways
+        assert await days(pool) == {"anna": 5000, "": 5000}  # also for other gateways
         held.usage = Usage(input_tokens=300, output_tokens=20)
-    assert await days(store) == {"anna": 320, "": 320}
+    assert await days(pool) == {"anna": 320, "": 320}
     with pytest.raises(asyncio.CancelledError):
         async with bounded(pool, mine=10_000).planning("anna"):
             raise asyncio.CancelledError  # what its caller does not wait for counts in full
-    assert await days(store) == {"anna": 5320, "": 5320}
+    assert await days(pool) == {"anna": 5320, "": 5320}
 
 
-async def test_dry_runs_at_once_keep_the_bound(store: str, pool: Pool) -> None:
+async def test_dry_runs_at_once_keep_the_bound(pool: Any) -> None:
     tokens = bounded(pool, mine=21_000, all_=42_999)
 
     async def one(user: str) -> int | None:
@@ -352,7 +315,7 @@ async def test_dry_runs_at_once_keep_the_bound(store: str, pool: Pool) -> None:
 
     got = await asyncio.gather(*(one(user) for user in ["anna"] * 8 + ["ben"] * 8))
     assert sorted(filter(None, got[:8])) == [1000, 5000, 5000, 5000, 5000]
-    assert await days(store) == {"anna": 21_000, "ben": 21_000, "": 42_000}
+    assert await days(pool) == {"anna": 21_000, "ben": 21_000, "": 42_000}
     with pytest.raises(DayLimit) as caught:  # 999 tokens are not worth asking with
         async with tokens.planning("clara"):
             pytest.fail("999 tokens are left")
@@ -360,7 +323,7 @@ async def test_dry_runs_at_once_keep_the_bound(store: str, pool: Pool) -> None:
 
 
 async def test_a_dry_run_counts_for_the_day_on_which_it_began(
-    store: str, pool: Pool, monkeypatch: pytest.MonkeyPatch
+    pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def yesterday(*arguments: Any) -> date:
         day: date = await fetchval(*arguments)
@@ -370,15 +333,13 @@ async def test_a_dry_run_counts_for_the_day_on_which_it_began(
     monkeypatch.setattr(daily_quota, "fetchval", yesterday)
     async with bounded(pool, mine=10_000).planning("anna") as held:
         held.usage = Usage(input_tokens=300)
-    assert await days(store) == {"anna": 300, "": 300}
+    assert await days(pool) == {"anna": 300, "": 300}
 
 
-async def test_a_dry_run_without_an_account_has_the_total_limit_alone(
-    store: str, pool: Pool
-) -> None:
+async def test_a_dry_run_without_an_account_has_the_total_limit_alone(pool: Any) -> None:
     async with bounded(pool, mine=1000).planning(LOCAL_USER) as held:
         assert held.tokens == 5000
-    assert await days(store) == {}
+    assert await days(pool) == {}
     async with bounded(pool, mine=1000, all_=9000).planning(LOCAL_USER):
         pass
-    assert (await days(store))[""] == 5000
+    assert (await days(pool))[""] == 5000

@@ -106,6 +106,29 @@ KEYS = {"BOS_AUTH_PROXY_PUBLIC_KEYS": "a key"}
 STANDALONE = {"local": Connection("127.0.0.1:1")}
 
 
+async def test_the_warning_is_in_the_doctors_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BOS_REST_TRUSTED_PROXIES", PROXY["BOS_REST_TRUSTED_PROXIES"])
+    found = await examine(deployment("postgresql://127.0.0.1:1/none"))
+    assert {"registration", "audit", "store"} <= {each.check for each in found}
+
+
+def test_doctor_reports_granted_unused_and_missing_connections() -> None:
+    asking = {"mail": agent_card("mail", "Mail.", keywords=["mail"], connection_kinds=[KIND])}
+    silent = {"mail": agent_card("mail", "Mail.", keywords=["mail"])}
+    (found,) = check_cards(asking, "mail", 300.0)
+    assert KIND in found.text
+    assert "BOS_GATEWAY_AGENT_CONNECTIONS" in found.advice
+    (fine,) = check_cards(asking, "mail", 300.0, connections=ALLOWED)
+    assert "sane" in fine.text
+    (given,) = check_connections(asking, ALLOWED)
+    assert (given.level, given.check) == ("ok", "connections of users")
+    assert f"mail is given those of a user of the kinds {KIND}" in given.text
+    (vain,) = check_connections(silent, ALLOWED)
+    assert vain.level == "warning"
+    assert "BOS_GATEWAY_AGENT_CONNECTIONS" in vain.advice
+    assert check_connections(silent, {}) == []
+
+
 @pytest.mark.parametrize(
     ("environment", "more", "is_said"),
     [
@@ -132,35 +155,8 @@ def test_doctor_warns_where_a_proxy_hides_addresses_of_clients(
     assert [each.level for each in found] == [Level.WARNING] * is_said
 
 
-async def test_the_warning_is_in_the_doctors_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BOS_REST_TRUSTED_PROXIES", PROXY["BOS_REST_TRUSTED_PROXIES"])
-    found = await examine(deployment("postgresql://127.0.0.1:1/none"))
-    assert {"registration", "audit", "store"} <= {each.check for each in found}
-
-
 KIND = "mail.imap"
 ALLOWED = {"mail": [KIND]}
-
-
-def test_doctor_reports_connection_kinds_that_are_not_allowed() -> None:
-    cards = {"mail": agent_card("mail", "Mail.", keywords=["mail"], connection_kinds=[KIND])}
-    (found,) = check_cards(cards, "mail", 300.0)
-    assert KIND in found.text
-    assert "BOS_GATEWAY_AGENT_CONNECTIONS" in found.advice
-    (fine,) = check_cards(cards, "mail", 300.0, connections=ALLOWED)
-    assert "sane" in fine.text
-
-
-def test_doctor_reports_granted_and_unused_connections() -> None:
-    asking = {"mail": agent_card("mail", "Mail.", keywords=["mail"], connection_kinds=[KIND])}
-    silent = {"mail": agent_card("mail", "Mail.", keywords=["mail"])}
-    (given,) = check_connections(asking, ALLOWED)
-    assert (given.level, given.check) == ("ok", "connections of users")
-    assert f"mail is given those of a user of the kinds {KIND}" in given.text
-    (vain,) = check_connections(silent, ALLOWED)
-    assert vain.level == "warning"
-    assert "BOS_GATEWAY_AGENT_CONNECTIONS" in vain.advice
-    assert check_connections(silent, {}) == []
 
 
 def test_doctor_reports_contradictory_cards() -> None:

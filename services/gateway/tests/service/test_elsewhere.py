@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, TypeAlias
+from typing import Any
 from uuid import UUID, uuid4
 
-import asyncpg
 import pytest
-from gateway_harness.disconnects import run_under_way, seen_until
+from gateway_harness.answering import Following
 from gateway_harness.harness import Client, Harness
-from gateway_harness.streamed import answer_text, cursor, logged
+from gateway_harness.ownership_rows import insert_run
+from gateway_harness.stored import fetch, fetchval
+from gateway_harness.streamed import answer_text, cursor, logged, run_under_way, seen_until
 from prometheus_client import CollectorRegistry
 
 from bos.gateway.v1 import RUN_STATUS_SUCCEEDED, RunEvent, WatchRunRequest
@@ -24,39 +23,9 @@ from bos_gateway.run_log.notifications import Answers, Notifications
 from bos_gateway.run_log.reader import READER, Look, Runs
 from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.runs.follow import RunReader
-from bos_gateway.service import migrate_store, new_run_id
 from bos_postgres import connect, open_database
-from bos_testkit.agents import EchoAgent, SlowAgent
-from bos_testkit.plans import step
+from bos_testkit.agents import SlowAgent
 from bos_testkit.waiting import eventually
-
-Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
-Answer: TypeAlias = tuple[int, int, int, str]
-
-
-class Watching:
-    """A client that follows a run and keeps what it sees."""
-
-    def __init__(self, client: Client, run_id: str, **after: int) -> None:
-        self.seen: list[RunEvent] = []
-        request = WatchRunRequest(run_id=run_id, **after)
-        self._call: Any = client.stub.WatchRun(request, timeout=60)
-        self.task = asyncio.create_task(self._read())
-
-    async def _read(self) -> None:
-        async for message in self._call:
-            self.seen.append(message.event)
-
-    def leave(self) -> None:
-        self._call.cancel()
-
-    def has(self, kind: str) -> bool:
-        return any(event.HasField(kind) for event in self.seen)
-
-
-async def answers(dsn: str) -> list[asyncpg.Record]:
-    async with connect(dsn, schema=SCHEMA) as connection:
-        return await connection.fetch("SELECT * FROM answers")
 
 
 async def test_answer_text_is_streamed_on_another_replica(harness: Harness) -> None:
@@ -66,42 +35,37 @@ async def test_answer_text_is_streamed_on_another_replica(harness: Harness) -> N
     async with harness.gateway() as owner, harness.gateway() as other:
         asked = asyncio.create_task(owner.events(request_id="r"))
         await harness.composer.started.wait()
-        (run,) = await stored_runs(harness.dsn)
-        there = Watching(other, str(run))
-        await eventually(lambda: answer_text(there.seen).endswith("."))
-        assert answer_text(there.seen) == text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+        run = await fetchval(harness.dsn, "SELECT run_id FROM runs")
+        there = watching(other, str(run))
+        await eventually(lambda: answer_text(there.events).endswith("."))
+        assert answer_text(there.events) == text.replace("\0", "\N{REPLACEMENT CHARACTER}")
         # Coming back here and there gives the rest and nothing twice.
-        started = there.seen[-1].sequence
+        started = there.events[-1].sequence
         for client in (owner, other):
-            back = Watching(client, str(run), after_sequence=started, after_offset=4)
-            await eventually(lambda b=back: len(b.seen) == 1)
-            assert (back.seen[0].answer_delta.offset, back.seen[0].answer_delta.text) == (
+            back = watching(client, str(run), after_sequence=started, after_offset=4)
+            await eventually(lambda b=back: len(b.events) == 1)
+            assert (back.events[0].answer_delta.offset, back.events[0].answer_delta.text) == (
                 4,
                 text[4:],
             )
-            back.leave()
+            back.call.cancel()
         harness.composer.release.set()
         await there.task
         here = await asked
-    assert logged(there.seen) == logged(here)
+    assert logged(there.events) == logged(here)
     assert answer_text(here) == here[-1].run_finished.response.answer == text
-
-
-async def stored_runs(dsn: str) -> list[UUID]:
-    async with connect(dsn, schema=SCHEMA) as connection:
-        return [row["run_id"] for row in await connection.fetch("SELECT run_id FROM runs")]
 
 
 async def test_text_not_followed_elsewhere_is_not_stored(harness: Harness) -> None:
     harness.composer.release = asyncio.Event()
     async with harness.gateway() as owner, harness.gateway():
         seen = await seen_until(owner, "answer_delta")
-        here = Watching(owner, seen[0].run_id, **cursor(seen))
-        assert await answers(harness.dsn) == []
+        here = watching(owner, seen[0].run_id, **cursor(seen))
+        assert await fetch(harness.dsn, "SELECT FROM answers") == []
         harness.composer.release.set()
         await here.task
-    assert answer_text([*seen, *here.seen]) == "It is done."
-    assert await answers(harness.dsn) == []
+    assert answer_text([*seen, *here.events]) == "It is done."
+    assert await fetch(harness.dsn, "SELECT FROM answers") == []
 
 
 def counted_looks(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
@@ -117,6 +81,10 @@ def counted_looks(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
     return looks
 
 
+def watching(client: Client, run_id: str, **after: int) -> Following:
+    return Following(client, call=WatchRunRequest(run_id=run_id, **after))
+
+
 def _timeless(event: RunEvent) -> RunEvent:
     """The event without its time: what is not in the log is timed where it is shown."""
     copy = RunEvent()
@@ -129,45 +97,20 @@ async def test_run_is_read_once_however_many_follow_it(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = counted_looks(monkeypatch)
-    slow = SlowAgent("slow")
-    await harness.add_agent(slow)
-    harness.planner.steps = [step("a", "slow")]
+    slow = await harness.plan(SlowAgent("slow"))
     async with harness.gateway() as owner, harness.gateway() as other:
         run_id = await run_under_way(owner, slow)
-        followers = [Watching(other, run_id) for _ in range(40)]
+        followers = [watching(other, run_id) for _ in range(40)]
         await eventually(lambda: all(f.has("step_started") for f in followers))
         assert len(looks) < len(followers) / 2
-        followers[0].leave()
+        followers[0].call.cancel()
         slow.release.set()
         await asyncio.gather(*(follower.task for follower in followers[1:]))
     assert len(looks) < len(followers) / 2
-    expected = [_timeless(event) for event in followers[1].seen]
+    expected = [_timeless(event) for event in followers[1].events]
     for follower in followers[1:]:
-        assert [_timeless(event) for event in follower.seen] == expected
-        assert follower.seen[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
-
-
-async def test_cursor_from_beyond_end_waits_without_affecting_others(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looks = counted_looks(monkeypatch)
-    slow = SlowAgent("slow")
-    await harness.add_agent(slow)
-    harness.planner.steps = [step("a", "slow")]
-    async with harness.gateway() as owner, harness.gateway() as other:
-        run_id = await run_under_way(owner, slow)
-        most = 2**63 - 1
-        odd = Watching(other, run_id, after_sequence=most, after_offset=most)
-        await eventually(lambda: other_follows(other))
-        honest = Watching(other, run_id)
-        await eventually(lambda: honest.has("step_started"))
-        slow.release.set()
-        await asyncio.gather(odd.task, honest.task)
-        assert await other.watch(run_id, most) == []
-    assert [event.sequence for event in logged(honest.seen)][:3] == [1, 2, 3]
-    assert honest.has("run_finished")
-    assert odd.has("run_finished")
-    assert len(looks) < 30
+        assert [_timeless(event) for event in follower.events] == expected
+        assert follower.events[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
 
 
 async def test_lost_messages_are_made_up_for_by_one_query_for_all_runs(
@@ -182,55 +125,34 @@ async def test_lost_messages_are_made_up_for_by_one_query_for_all_runs(
         return await progress(self, run_ids)
 
     monkeypatch.setattr(Runs, "progress", counted)
-    slow = SlowAgent("slow")
-    await harness.add_agent(slow)
-    harness.planner.steps = [step("a", "slow")]
+    slow = await harness.plan(SlowAgent("slow"))
     async with harness.gateway() as owner, harness.gateway() as other:
         monkeypatch.setattr(
             "bos_gateway.run_log.notifications.Notifications._heard", lambda *_: None
         )
         runs = [await run_under_way(owner, slow) for _ in range(3)]
-        followers = [Watching(other, run_id) for run_id in runs]
+        followers = [watching(other, run_id) for run_id in runs]
         await eventually(lambda: all(f.has("step_started") for f in followers))
         await eventually(lambda: asked[-1:] == [3])
         slow.release.set()
         await asyncio.gather(*(follower.task for follower in followers))
-        await eventually(lambda: not other_follows(other))
+        await eventually(lambda: not follows())
         count = len(asked)
         assert (await other.ask()).answer
     assert len(asked) == count, "asks about runs that have ended"
     assert all(follower.has("run_finished") for follower in followers)
 
 
-def other_follows(_client: Client) -> bool:
-    return any(task.get_name().startswith("follow ") for task in asyncio.all_tasks())
-
-
 # What is written, with the statement alone
 
 
-@asynccontextmanager
-async def open_pool(dsn: str) -> AsyncIterator[Pool]:
-    await migrate_store(dsn)
-    async with open_database(dsn, schema=SCHEMA, max_size=2, stateless=True) as pool:
-        yield pool
-
-
-async def new_run(pool: Pool, *, epoch: int = 1, user: str = "ada") -> UUID:
-    run_id = new_run_id()
-    await pool.execute(
-        "INSERT INTO runs (run_id, user_id, request_id, request_digest, question, status, epoch, "
-        "replica_id) VALUES ($1, $2, $3, '', 'why?', 5, $4, $5)",
-        run_id,
-        user,
-        str(run_id),
-        epoch,
-        uuid4(),
-    )
+async def new_run(pool: Any, ended: str = "NULL") -> UUID:
+    run_id = await insert_run(pool, uuid4())
+    await pool.execute(f"UPDATE runs SET finished_at = {ended} WHERE run_id = $1", run_id)
     return run_id
 
 
-async def write(pool: Pool, writer: Answers, texts: dict[UUID, Answer]) -> dict[UUID, str]:
+async def write(pool: Any, writer: Answers, texts: dict[UUID, Any]) -> dict[UUID, str]:
     """What is stored after these were written."""
     for run_id in texts:
         writer.changed(run_id)
@@ -240,105 +162,77 @@ async def write(pool: Pool, writer: Answers, texts: dict[UUID, Answer]) -> dict[
     return {row["run_id"]: row["text"] for row in rows}
 
 
-async def test_only_owner_at_its_epoch_writes_and_none_after_end(
-    postgres_dsn: str,
+async def test_only_owner_at_its_epoch_writes_and_none_after_end(pool: Any) -> None:
+    run, ended = await new_run(pool), await new_run(pool, "now()")
+    await pool.execute("UPDATE runs SET epoch = 2 WHERE run_id = $1", run)
+    writer = Answers(pool)
+    mine, late = (2, 1, 5, "mine"), (1, 1, 5, "late")
+    assert await write(pool, writer, {run: mine, ended: late}) == {run: "mine"}
+    assert await write(pool, Answers(pool), {run: (1, 1, 5, "void")}) == {run: "mine"}
+    # With the next owner it is void, before that has written anything.
+    runs = Runs(pool)
+    assert (await runs.look(run, 0)).text == "mine"
+    assert (await runs.look(run, 0, attempt=1, characters=3)).text == "e"
+    await pool.execute("UPDATE runs SET epoch = 3")
+    assert (await runs.look(run, 0)).text == ""
+
+
+async def test_long_text_is_written_seldom_and_holds_up_no_other(pool: Any) -> None:
+    long, short = await new_run(pool), await new_run(pool)
+    writer = Answers(pool)
+    first = "x" * 10_000_000
+    texts = {long: (1, 1, 5, first), short: (1, 1, 5, "a")}
+    assert await write(pool, writer, texts) == {long: first}  # enough for one statement
+    assert await write(pool, writer, {}) == {long: first}
+    texts = {long: (1, 1, 5, first + "y"), short: (1, 1, 5, "ab")}
+    assert await write(pool, writer, texts) == {long: first, short: "ab"}
+
+
+async def test_maintenance_deletes_left_over_rows_one_gateway_at_time(
+    store: str, pool: Any
 ) -> None:
-    async with open_pool(postgres_dsn) as pool:
-        run, ended = await new_run(pool, epoch=2), await new_run(pool)
-        await pool.execute("UPDATE runs SET finished_at = now() WHERE run_id = $1", ended)
-        writer = Answers(pool)
-        mine, late = (2, 1, 5, "mine"), (1, 1, 5, "late")
-        assert await write(pool, writer, {run: mine, ended: late}) == {run: "mine"}
-        assert await write(pool, Answers(pool), {run: (1, 1, 5, "void")}) == {run: "mine"}
-        # With the next owner it is void, before that has written anything.
-        runs = Runs(pool)
-        assert (await runs.look(run, 0)).text == "mine"
-        assert (await runs.look(run, 0, attempt=1, characters=3)).text == "e"
-        await pool.execute("UPDATE runs SET epoch = 3")
-        assert (await runs.look(run, 0)).text == ""
+    going, ended = await new_run(pool), await new_run(pool)
+    old = await new_run(pool, "now() - interval '1 hour'")
+    await write(pool, Answers(pool), dict.fromkeys((going, ended), (1, 1, 5, "t")))
+    for run in (going, ended, old):
+        await pool.execute("INSERT INTO run_inputs VALUES ($1, 'cancel', '', '')", run)
+        await pool.execute("INSERT INTO run_secrets VALUES ($1, 'k', '')", run)
+    await pool.execute("UPDATE runs SET finished_at = now() WHERE run_id = $1", ended)
+    maintenance = Maintenance(pool, None, GatewayMetrics(CollectorRegistry()))
 
+    async def left(table: str) -> set[UUID]:
+        return {row["run_id"] for row in await pool.fetch(f"SELECT run_id FROM {table}")}
 
-async def test_long_text_is_written_seldom_and_holds_up_no_other(postgres_dsn: str) -> None:
-    async with open_pool(postgres_dsn) as pool:
-        long, short = await new_run(pool), await new_run(pool)
-        writer = Answers(pool)
-        first = "x" * 10_000_000
-        texts = {long: (1, 1, 5, first), short: (1, 1, 5, "a")}
-        assert await write(pool, writer, texts) == {long: first}  # enough for one statement
-        assert await write(pool, writer, {}) == {long: first}
-        texts = {long: (1, 1, 5, first + "y"), short: (1, 1, 5, "ab")}
-        assert await write(pool, writer, texts) == {long: first, short: "ab"}
-
-
-async def test_maintenance_deletes_left_over_rows_one_gateway_at_time(postgres_dsn: str) -> None:
-    async with open_pool(postgres_dsn) as pool, connect(postgres_dsn, schema=SCHEMA) as other:
-        going, ended, old = [await new_run(pool) for _ in range(3)]
-        await write(pool, Answers(pool), dict.fromkeys((going, ended), (1, 1, 5, "t")))
-        for run in (going, ended, old):
-            await pool.execute("INSERT INTO run_inputs VALUES ($1, 'cancel', '', '')", run)
-            await pool.execute("INSERT INTO run_secrets VALUES ($1, 'k', '')", run)
-        await pool.execute("UPDATE runs SET finished_at = now() WHERE run_id = $1", ended)
-        await pool.execute(
-            "UPDATE runs SET finished_at = now() - interval '1 hour' WHERE run_id = $1", old
-        )
-        maintenance = Maintenance(pool, None, GatewayMetrics(CollectorRegistry()))
-
-        async def left(table: str) -> set[UUID]:
-            return {row["run_id"] for row in await pool.fetch(f"SELECT run_id FROM {table}")}
-
-        async with other.transaction():
-            await other.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
-            assert not await maintenance.round()
-            assert await left("answers") == {going, ended}
+    async with connect(store, schema=SCHEMA) as other, other.transaction():
+        await other.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
         assert not await maintenance.round()
-        assert await left("answers") == {going}
-        assert await left("run_inputs") == await left("run_secrets") == {going, ended}
+        assert await left("answers") == {going, ended}
+    assert not await maintenance.round()
+    assert await left("answers") == {going}
+    assert await left("run_inputs") == await left("run_secrets") == {going, ended}
 
 
-async def test_gap_is_a_broken_log(harness: Harness) -> None:
-    await harness.add_agent(EchoAgent("echo"))
+async def test_gap_is_a_broken_log(harness: Harness, pool: Any) -> None:
     async with harness.gateway() as gateway:
         run_id = UUID((await gateway.ask()).run_id)
-    async with open_pool(harness.dsn) as pool:
-        assert len(await Runs(pool).log(run_id)) == len((await Runs(pool).look(run_id, 0)).events)
-        await pool.execute("DELETE FROM run_events WHERE kind = 'planned'")
-        for read in (Runs(pool).log(run_id), Runs(pool).look(run_id, 0)):
-            with pytest.raises(BrokenLog):
-                await read
-
-
-async def test_pages_are_read_on_also_behind_a_mirror_that_began_later(harness: Harness) -> None:
-    """One follower is at the end already when another begins at the beginning."""
-    slow = SlowAgent("slow")
-    await harness.add_agent(slow)
-    harness.planner.steps = [step("a", "slow")]
-    async with AsyncExitStack() as stack:
-        owner, other = [await stack.enter_async_context(harness.gateway()) for _ in range(2)]
-        seen = await seen_until(owner, "step_started")
-        late = Watching(other, seen[0].run_id, after_sequence=seen[-1].sequence)
-        await eventually(lambda: other_follows(other))
-        early = Watching(other, seen[0].run_id)
-        await eventually(lambda: early.has("step_started"))
-        slow.release.set()
-        await asyncio.gather(late.task, early.task)
-    assert logged(early.seen) == [*seen, *logged(late.seen)]
+    runs = Runs(pool)
+    assert len(await runs.log(run_id)) == len((await runs.look(run_id, 0)).events)
+    await pool.execute("DELETE FROM run_events WHERE kind = 'planned'")
+    for read in (runs.log(run_id), runs.look(run_id, 0)):
+        with pytest.raises(BrokenLog):
+            await read
 
 
 async def test_owner_is_notified_repeatedly_of_followers_of_a_run(
-    postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+    store: str, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if every look finds more: otherwise it would stop sending text to other replicas."""
     followed: list[UUID] = []
     monkeypatch.setattr(Notifications, "follow", lambda _, run_id: followed.append(run_id))
-    async with (
-        open_pool(postgres_dsn) as pool,
-        open_database(postgres_dsn, schema=SCHEMA, role=READER, stateless=True) as readers,
-    ):
-        run, ended = await new_run(pool), await new_run(pool)
-        await pool.execute("UPDATE runs SET finished_at = now() WHERE run_id = $1", ended)
-        reader = RunReader(
-            Runs(pool, readers), Notifications(postgres_dsn, uuid4(), pool), lambda _: None
-        )
+    async with open_database(store, schema=SCHEMA, role=READER, stateless=True) as readers:
+        run, ended = await new_run(pool), await new_run(pool, "now()")
+        notifications = Notifications(store, uuid4(), pool)
+        reader = RunReader(Runs(pool, readers), notifications, lambda _: None)
         following = [asyncio.create_task(follow(reader, each)) for each in (run, ended)]
         await asyncio.wait_for(following[1], 60)
         await eventually(lambda: followed == [run])
@@ -350,5 +244,31 @@ async def test_owner_is_notified_repeatedly_of_followers_of_a_run(
 
 
 async def follow(reader: RunReader, run_id: UUID) -> None:
-    async for _ in reader.follow(run_id, Cursor(), "ada"):
+    async for _ in reader.follow(run_id, Cursor(), "u"):
         pass
+
+
+def follows() -> bool:
+    return any(task.get_name().startswith("follow ") for task in asyncio.all_tasks())
+
+
+async def test_followers_at_and_beyond_the_end_do_not_affect_one_from_the_beginning(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = counted_looks(monkeypatch)
+    slow = await harness.plan(SlowAgent("slow"))
+    async with harness.gateway() as owner, harness.gateway() as other:
+        seen = await seen_until(owner, "step_started")
+        run_id, most = seen[0].run_id, 2**63 - 1
+        odd = watching(other, run_id, after_sequence=most, after_offset=most)
+        late = watching(other, run_id, after_sequence=seen[-1].sequence)
+        await eventually(follows)
+        early = watching(other, run_id)
+        await eventually(lambda: early.has("step_started"))
+        slow.release.set()
+        await asyncio.gather(odd.task, late.task, early.task)
+        assert await other.watch(run_id, most) == []
+    assert logged(early.events) == [*seen, *logged(late.events)]
+    assert early.has("run_finished")
+    assert odd.has("run_finished")
+    assert len(looks) < 30

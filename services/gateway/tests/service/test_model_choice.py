@@ -11,11 +11,8 @@ from bos.common.v1 import ClarifyingQuestion
 from bos.gateway.v1 import (
     RUN_STATUS_CLARIFICATION_NEEDED,
     RUN_STATUS_SUCCEEDED,
-    AgentRequest,
-    GetRunRequest,
     ListAgentsRequest,
     ListRunsRequest,
-    PlanQuestionRequest,
 )
 from bos_agentkit import AgentTask, failed, needs_clarification, succeeded
 from bos_errors import AlreadyExists, InvalidArgument
@@ -38,7 +35,7 @@ class Held(RecordingAgent):
         self.go_on.set()
 
     async def behave(self, task: AgentTask) -> AgentResult:
-        """Do so."""
+
         await self.go_on.wait()
         if self.questions:
             self.questions -= 1
@@ -50,10 +47,7 @@ class Held(RecordingAgent):
 
 
 async def held(harness: Harness) -> Held:
-    found = Held("held")
-    await harness.add_agent(found)
-    harness.planner.steps = [step("a", "held")]
-    return found
+    return await harness.plan(Held("held"))
 
 
 def chosen(harness: Harness, given: Held) -> tuple[list[str], list[str], list[str]]:
@@ -65,21 +59,23 @@ def chosen(harness: Harness, given: Held) -> tuple[list[str], list[str], list[st
     )
 
 
-async def test_chosen_model_reaches_all_callers_of_models(
-    harness: Harness,
-) -> None:
+async def test_chosen_model_reaches_all_callers_of_models(harness: Harness) -> None:
     given = await held(harness)
     async with harness.gateway(models=OFFERED) as gateway:
         response = await gateway.ask(model="large", request_id="r")
         await gateway.ask()
-        run = (await gateway.stub.GetRun(GetRunRequest(run_id=response.run_id))).run
+        run = await gateway.run(response.run_id)
         accepted = (await gateway.watch(response.run_id))[0].run_accepted
-        listed = (await gateway.stub.ListRuns(ListRunsRequest())).runs
+        listed = (await gateway.call(ListRunsRequest())).runs
         conflict = await refusal(gateway.ask(request_id="r", model="small"))
         assert chosen(harness, given) == (["large", ""],) * 3
-        dry = AgentRequest(question="why", model="small")
-        await gateway.stub.PlanQuestion(PlanQuestionRequest(request=dry))
-    assert harness.planner.requests[-1].model == "small"
+        await gateway.plan(model="small")
+        assert harness.planner.requests[-1].model == "small"
+        given.failures = 1
+        harness.planner.revisions = [[step("b", "held")]]
+        revised = await gateway.ask(model="large")
+    assert revised.metadata.revision == 1
+    assert [each[-2:] for each in chosen(harness, given)[:2]] == [["large"] * 2] * 2
     assert response.status == RUN_STATUS_SUCCEEDED
     assert run.model == accepted.model == "large"
     assert [each.model for each in listed] == ["", ""]
@@ -93,11 +89,10 @@ async def test_other_models_are_refused_and_offered_ones_are_listed(harness: Har
         ({}, "large", "no models are offered; leave it out"),
     ):
         async with harness.gateway(models=offered) as gateway:
-            listed = await gateway.stub.ListAgents(ListAgentsRequest())
+            listed = await gateway.call(ListAgentsRequest())
             found = [(each.name, each.label) for each in listed.models]
             assert found == list(offered.items())
-            plan = PlanQuestionRequest(request=AgentRequest(question="why", model=model))
-            for call in (gateway.ask(model=model), gateway.stub.PlanQuestion(plan)):
+            for call in (gateway.ask(model=model), gateway.plan(model=model)):
                 error = await refusal(call)
                 assert isinstance(error, InvalidArgument)
                 (violation,) = error.violations
@@ -106,9 +101,7 @@ async def test_other_models_are_refused_and_offered_ones_are_listed(harness: Har
     assert not harness.planner.requests
 
 
-async def test_adopted_run_keeps_a_model_that_is_no_longer_offered(
-    harness: Harness,
-) -> None:
+async def test_adopted_run_keeps_a_model_that_is_no_longer_offered(harness: Harness) -> None:
     given = await held(harness)
     async with harness.gateway() as second:
         async with harness.gateway(models=OFFERED) as first:
@@ -121,16 +114,6 @@ async def test_adopted_run_keeps_a_model_that_is_no_longer_offered(
     planned, worked, composed = chosen(harness, given)
     assert (planned, composed) == (["large"], ["large"])
     assert worked == ["large"] * 2
-
-
-async def test_a_revised_plan_is_made_and_done_with_the_model(harness: Harness) -> None:
-    given = await held(harness)
-    given.failures = 1
-    harness.planner.revisions = [[step("b", "held")]]
-    async with harness.gateway(models=OFFERED) as gateway:
-        response = await gateway.ask(model="large")
-    assert response.metadata.revision == 1
-    assert chosen(harness, given) == (["large"] * 2, ["large"] * 2, ["large"])
 
 
 async def test_reply_keeps_model_unless_it_names_one_or_it_is_gone(harness: Harness) -> None:

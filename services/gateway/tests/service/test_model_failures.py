@@ -6,80 +6,53 @@ from typing import Any
 
 import pytest
 from gateway_harness.harness import Harness
+from gateway_harness.raw_agents import RawAgent
 
 from bos.agent.v1 import (
-    AgentServiceServicer,
-    DescribeResponse,
     ExecuteResponse,
-    add_AgentServiceServicer_to_server,
 )
 from bos.gateway.v1 import RUN_STATUS_FAILED
 from bos_agentkit import AgentFailure, agent_card
-from bos_chassis.server import Servicer, grpc_server
-from bos_chassis.settings import ServerSettings
 from bos_errors import Unavailable
 from bos_llm.errors import ModelUnavailable
 from bos_testkit.agents import EchoAgent, FailingAgent
-from bos_testkit.plans import step
 
 
 @pytest.mark.requirement("C-36")
-@pytest.mark.parametrize(
-    ("error", "attempts", "plans"),
-    [
-        (ModelUnavailable("down"), 1, 1),
-        # What a model has nothing to do with is repeated, and planned around, as ever.
-        (Unavailable("the database is away"), 3, 2),
-        # An agent that is wrong about its model's failures is not believed.
-        (AgentFailure("QueryError", "x", {"reason": "MODEL_TIMEOUT"}, retryable=True), 1, 1),
-    ],
-    ids=lambda value: f"{value.reason} {value}" if isinstance(value, Exception) else "",
-)
-async def test_failures_of_models_are_neither_repeated_nor_replanned(
-    harness: Harness, error: Any, attempts: int, plans: int
-) -> None:
-    agent = FailingAgent("failing", error=error)
-    await harness.add_agent(agent)
-    harness.planner.steps = [step("a", "failing")]
+async def test_failures_of_models_are_neither_repeated_nor_replanned(harness: Harness) -> None:
+    agent = await harness.plan(FailingAgent("failing"))
     harness.planner.revisions = [[]]
     async with harness.gateway() as gateway:
-        await gateway.ask()
-    assert len(agent.inputs) == attempts
-    assert len(harness.planner.requests) == plans
-
-
-class Silent(AgentServiceServicer):
-    """Does not keep to its time, or turns every call away."""
-
-    def __init__(self, *, busy: bool) -> None:
-        self.calls = 0
-        self._busy = busy
-
-    async def Describe(self, request: Any, context: Any) -> DescribeResponse:
-        card = agent_card("silent", "Says nothing.", default_timeout_s=0.2, max_retries=2)
-        return DescribeResponse(card=card)
-
-    async def Execute(self, request: Any, context: Any) -> AsyncIterator[ExecuteResponse]:
-        self.calls += 1
-        if self._busy:
-            raise Unavailable("not now")
-        await asyncio.Event().wait()
-        yield ExecuteResponse()
+        for error, attempts, plans in (
+            (ModelUnavailable("down"), 1, 1),
+            # What a model has nothing to do with is repeated, and planned around, as ever.
+            (Unavailable("the database is away"), 3, 2),
+            # An agent that is wrong about its model's failures is not believed.
+            (AgentFailure("QueryError", "x", {"reason": "MODEL_TIMEOUT"}, retryable=True), 1, 1),
+        ):
+            agent._error = error
+            agent.inputs.clear()
+            harness.planner.requests.clear()
+            await gateway.ask()
+            assert (len(agent.inputs), len(harness.planner.requests)) == (attempts, plans), error
 
 
 @pytest.mark.parametrize(("busy", "calls"), [(False, 1), (True, 3)])
 async def test_call_that_exceeds_its_step_timeout_is_not_repeated(
     harness: Harness, busy: bool, calls: int
 ) -> None:
-    agent = Silent(busy=busy)
-    served = Servicer(agent, add_AgentServiceServicer_to_server, "bos.agent.v1.AgentService")
-    server = grpc_server(ServerSettings.load(grace_s=0.1), [served], telemetry=harness.telemetry)
-    harness.agent_targets["silent"] = (await harness.stack.enter_async_context(server)).address
-    harness.planner.steps = [step("a", "silent")]
+    async def silent(_: Any) -> AsyncIterator[ExecuteResponse]:
+        if busy:
+            raise Unavailable("not now")
+        await asyncio.Event().wait()
+        yield ExecuteResponse()
+
+    agent = RawAgent("silent", silent, default_timeout_s=0.2, max_retries=2)
+    await harness.plan(agent)
     async with harness.gateway(max_revisions=0) as gateway:
         response = await gateway.ask()
     assert response.status == RUN_STATUS_FAILED
-    assert agent.calls == calls
+    assert len(agent.inputs) == calls
 
 
 @pytest.mark.parametrize(("set_s", "given_s"), [(None, 20), (10_000, 480)])
@@ -88,8 +61,7 @@ async def test_steps_get_the_time_that_is_set_as_far_as_the_run_has_it(
 ) -> None:
     """Of the run's time a fifth is kept for the answer, as composing may take as long."""
     agent = EchoAgent("echo", card=agent_card("echo", "Echoes.", default_timeout_s=20))
-    await harness.add_agent(agent, step_timeout_s=set_s)
-    harness.planner.steps = [step("a", "echo")]
+    await harness.plan(agent, step_timeout_s=set_s)
     async with harness.gateway(run_timeout_s=600, compose_timeout_s=300) as gateway:
         await gateway.ask()
     (given,) = [each.retry_config.timeout.seconds for each in agent.inputs]

@@ -12,8 +12,11 @@ from uuid import uuid4
 import pytest
 from click.testing import CliRunner, Result
 from gateway_harness.harness import Harness, gateway_process
+from gateway_harness.ownership_rows import insert_run
+from gateway_harness.stored import fetch, fetchval
+from gateway_harness.streamed import run_under_way
 
-from bos.gateway.v1 import RUN_STATUS_EXECUTING, ListRunsRequest
+from bos.gateway.v1 import ListRunsRequest
 from bos.planner.v1 import Step
 from bos_agentkit import agent_card
 from bos_chassis.auth.callers import generate_keypair
@@ -23,10 +26,8 @@ from bos_client.local import FILE, LOCK, register, write_private
 from bos_gateway.operator.commands import models as operator_models
 from bos_gateway.operator.commands import targets
 from bos_gateway.run_log.session import MOST_SESSIONS, SCHEMA
-from bos_gateway.service import migrate_store
 from bos_postgres import connect
 from bos_testkit.agents import EchoAgent, SlowAgent
-from bos_testkit.plans import step
 from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.scripted_model.server import ScriptedModel
 
@@ -101,48 +102,6 @@ async def test_all_is_well_with_keys_a_gateway_and_its_agents(harness: Harness) 
     assert shown.exit_code == 0
     assert "0 problem" in shown.stdout
     assert "PRIVATE KEY" not in shown.stdout
-
-
-async def test_doctor_distinguishes_wrong_missing_and_unreadable_keys(
-    harness: Harness, tmp_path: Path
-) -> None:
-    (private, _), (signing, another) = generate_keypair(), generate_keypair()
-    auth = AuthSettings.load(static_key=None, run_token_public_keys=another)
-    await harness.add_agent(EchoAgent("echo"), auth=auth)
-
-    code, found = await examined(environment(harness, RUN_TOKEN_PRIVATE_KEY=private))
-    assert code == 2
-    assert "BOS_AUTH_RUN_TOKEN_PUBLIC_KEYS" in found["echo"][1]["advice"]
-
-    code, found = await examined(environment(harness))
-    assert code == 2
-    assert "asks for a run token" in found["echo"][1]["text"]
-
-    file = tmp_path / "keys.pem"
-    file.write_text(signing + private)
-    _, found = await examined(environment(harness, RUN_TOKEN_PRIVATE_KEYS_FILE=str(file)))
-    assert "accepts the gateway's run token" in found["echo"][1]["text"]
-
-    file.write_text(SECRET)
-    for name, value in (("KEY", SECRET), ("KEYS_FILE", str(file))):
-        code, found = await examined(environment(harness, **{f"RUN_TOKEN_PRIVATE_{name}": value}))
-        assert code == 2
-        assert found["run tokens"][0]["level"] == "problem"
-        assert f"RUN_TOKEN_PRIVATE_{name}" in json.dumps(found["run tokens"])
-        assert SECRET not in json.dumps(found)
-
-
-async def test_doctor_points_to_the_clock_for_expired_tokens(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    private, public = generate_keypair()
-    auth = AuthSettings.load(static_key=None, run_token_public_keys=public)
-    await harness.add_agent(EchoAgent("echo"), auth=auth)
-    # What a token of a second looks like to a clock that is eleven seconds ahead.
-    monkeypatch.setattr(targets, "_TOKEN_S", -10.0)
-    code, found = await examined(environment(harness, RUN_TOKEN_PRIVATE_KEY=private))
-    assert code == 2
-    assert "its clock is ahead" in found["echo"][1]["text"]
 
 
 async def test_doctor_reports_cards_that_ask_for_more_audiences(harness: Harness) -> None:
@@ -224,21 +183,6 @@ async def test_models_are_called_only_when_asked(harness: Harness) -> None:
     assert "could not be reached" in result.stdout
 
 
-@pytest.mark.parametrize(
-    ("variables", "named"),
-    [
-        ({"PLANNER_MODEL_KEYS": "research"}, "PLANNER_MODEL_KEYS"),
-        ({"BOS_MODEL_PRICES_FILE": "no-such-file.json"}, "BOS_MODEL_PRICES_FILE"),
-    ],
-)
-async def test_model_settings_that_cannot_work_are_a_problem(
-    harness: Harness, variables: dict[str, str], named: str
-) -> None:
-    code, found = await examined(environment(harness) | variables)
-    assert code == 2
-    assert any(f["level"] == "problem" and named in f["text"] for f in found["models"])
-
-
 @pytest.mark.parametrize("installed", [True, False])
 async def test_a_managed_identity_needs_its_package(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, installed: bool
@@ -294,56 +238,17 @@ async def test_a_name_server_that_never_answers_holds_up_nothing(
     assert levels(found["store"]) == {"problem"}
 
 
-async def test_something_else_at_a_target_is_not_taken_for_the_service(harness: Harness) -> None:
-    env = environment(harness, PLANNER_TARGET=harness.composer_target)
-    _, found = await examined(env)
-    assert "does not offer bos.planner.v1.PlannerService" in found["planner"][0]["text"]
-
-
-async def test_settings_that_are_missing_are_named() -> None:
-    code, found = await examined({"BOS_GATEWAY_STORE_URL": "postgresql://x/y"})
-    assert code == 2
-    assert "BOS_GATEWAY_PLANNER_TARGET" in found["settings"][0]["text"]
-    code, found = await examined({})
-    assert code == 2
-    assert "bos serve all" in found["settings"][0]["text"]
-
-
-async def test_missing_migrations_are_named(harness: Harness) -> None:
-    async with connect(harness.dsn) as session:
-        await session.execute(f"DROP SCHEMA {SCHEMA} CASCADE")
-    code, found = await examined(environment(harness))
-    assert code == 2
-    assert "no schema" in found["migrations"][0]["text"]
-
-    await migrate_store(harness.dsn)
-    async with connect(harness.dsn, schema=SCHEMA) as session:
-        version = await session.fetchval("SELECT max(version) FROM schema_migrations")
-        await session.execute("DELETE FROM schema_migrations WHERE version = $1", version)
-    _, found = await examined(environment(harness))
-    assert found["migrations"][0]["level"] == "problem"
-    assert version in found["migrations"][0]["text"]
-
-
-async def test_doctor_reports_a_read_only_database(harness: Harness) -> None:
-    await migrate_store(harness.dsn)
-    read_only = f"{harness.dsn}{'&' if '?' in harness.dsn else '?'}default_transaction_read_only=on"
-    code, found = await examined(environment(harness, STORE_URL=read_only))
-    assert code == 2
-    assert "read-only" in found["writing"][0]["text"]
-
-
 async def test_doctor_reports_too_few_connections(harness: Harness) -> None:
     async with harness.gateway():
         _, found = await examined(environment(harness))
         (few,) = found["connections"]
-        async with connect(harness.dsn, schema=SCHEMA) as session:
-            usable = int(await session.fetchval("SHOW max_connections"))
-            await session.execute(
-                "INSERT INTO replicas (replica_id, lease_until) SELECT gen_random_uuid(), "
-                "now() + interval '1 hour' FROM generate_series(1, $1)",
-                usable // MOST_SESSIONS,
-            )
+        usable = int(await fetchval(harness.dsn, "SHOW max_connections"))
+        await fetch(
+            harness.dsn,
+            "INSERT INTO replicas (replica_id, lease_until) SELECT gen_random_uuid(), "
+            "now() + interval '1 hour' FROM generate_series(1, $1)",
+            usable // MOST_SESSIONS,
+        )
         _, found = await examined(environment(harness))
         (many,) = found["connections"]
     assert (few["level"], many["level"]) == ("ok", "warning")
@@ -351,14 +256,12 @@ async def test_doctor_reports_too_few_connections(harness: Harness) -> None:
 
 
 async def test_a_gateway_opens_no_more_connections_than_it_is_said_to(harness: Harness) -> None:
-    await harness.add_agent(EchoAgent("echo"))
-    harness.planner.steps = [step("a", "echo")]
     count = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
     most = 0
     async with connect(harness.dsn) as session, harness.gateway() as gateway:
         busy = asyncio.gather(
             *(gateway.ask() for _ in range(20)),
-            *(gateway.stub.ListRuns(ListRunsRequest()) for _ in range(200)),
+            *(gateway.call(ListRunsRequest()) for _ in range(200)),
         )
         while not busy.done():
             most = max(most, await session.fetchval(count) - 1)
@@ -366,20 +269,10 @@ async def test_a_gateway_opens_no_more_connections_than_it_is_said_to(harness: H
     assert 8 < most <= MOST_SESSIONS
 
 
-async def test_doctor_reports_unowned_runs_with_their_age(harness: Harness) -> None:
-    await migrate_store(harness.dsn)
-    async with connect(harness.dsn, schema=SCHEMA) as session:
-        owner = uuid4()
-        await session.execute(
-            "INSERT INTO replicas VALUES ($1, now() - interval '90 s', now())", owner
-        )
-        await session.execute(
-            """INSERT INTO runs (run_id, user_id, request_id, request_digest, question, status,
-               replica_id) VALUES ($1, 'u', 'r', '', 'q', $2, $3)""",
-            uuid4(),
-            RUN_STATUS_EXECUTING,
-            owner,
-        )
+async def test_doctor_reports_unowned_runs_with_their_age(harness: Harness, pool: Any) -> None:
+    owner = uuid4()
+    await pool.execute("INSERT INTO replicas VALUES ($1, now() - interval '90 s', now())", owner)
+    await insert_run(pool, owner)
     code, found = await examined(environment(harness))
     assert code == 2
     assert "no gateway holds a lease" in found["gateways"][0]["text"]
@@ -450,21 +343,14 @@ async def test_the_log_of_a_run_is_shown_whole(harness: Harness) -> None:
     assert "There is no run" in unknown.stderr
 
 
-async def test_adopted_runs_are_listed_with_reason_and_end(
-    harness: Harness,
-) -> None:
-    agent = SlowAgent("slow")
-    await harness.add_agent(agent)
-    harness.planner.steps = [Step(step_id="a", agent="slow", task="wait")]
+async def test_adopted_runs_are_listed_with_reason_and_end(harness: Harness) -> None:
+    agent = await harness.plan(SlowAgent("slow"))
     env = environment(harness)
     async with gateway_process(harness) as (process, gateway):
-        stream = gateway.stream()
-        run_id = (await stream.read()).event.run_id
-        await asyncio.wait_for(agent.started.wait(), 60)
+        run_id = await run_under_way(gateway, agent)
         assert "no run changed" in (await bos("runs", "adopted", env=env)).stdout
         process.kill()
         await process.wait()
-        stream.cancel()
     agent.release.set()
     async with gateway_process(harness) as (_, gateway):
         await gateway.watch(run_id)
@@ -474,6 +360,79 @@ async def test_adopted_runs_are_listed_with_reason_and_end(
     assert line.endswith("succeeded")
     (as_json,) = (await bos("runs", "adopted", "--json", env=env)).stdout.splitlines()
     assert json.loads(as_json)["reasons"] == {"lease_expired": 1}
+    assert (await bos("runs", "adopted", "--since", "soon", env=env)).exit_code == 2
 
-    wrong = await bos("runs", "adopted", "--since", "soon", env=env)
-    assert wrong.exit_code == 2
+
+async def test_doctor_distinguishes_wrong_missing_expired_and_unreadable_keys(
+    harness: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (private, _), (signing, another) = generate_keypair(), generate_keypair()
+    auth = AuthSettings.load(static_key=None, run_token_public_keys=another)
+    await harness.add_agent(EchoAgent("echo"), auth=auth)
+
+    code, found = await examined(environment(harness, RUN_TOKEN_PRIVATE_KEY=private))
+    assert code == 2
+    assert "BOS_AUTH_RUN_TOKEN_PUBLIC_KEYS" in found["echo"][1]["advice"]
+
+    code, found = await examined(environment(harness))
+    assert code == 2
+    assert "asks for a run token" in found["echo"][1]["text"]
+
+    file = tmp_path / "keys.pem"
+    file.write_text(signing + private)
+    env = environment(harness, RUN_TOKEN_PRIVATE_KEYS_FILE=str(file))
+    _, found = await examined(env)
+    assert "accepts the gateway's run token" in found["echo"][1]["text"]
+
+    # What a token of a second looks like to a clock that is eleven seconds ahead.
+    monkeypatch.setattr(targets, "_TOKEN_S", -10.0)
+    code, found = await examined(env)
+    assert code == 2
+    assert "its clock is ahead" in found["echo"][1]["text"]
+
+    file.write_text(SECRET)
+    for name, value in (("KEY", SECRET), ("KEYS_FILE", str(file))):
+        code, found = await examined(environment(harness, **{f"RUN_TOKEN_PRIVATE_{name}": value}))
+        assert code == 2
+        assert found["run tokens"][0]["level"] == "problem"
+        assert f"RUN_TOKEN_PRIVATE_{name}" in json.dumps(found["run tokens"])
+        assert SECRET not in json.dumps(found)
+
+
+async def test_missing_and_wrong_settings_are_named(harness: Harness) -> None:
+    env = environment(harness)
+    for variables, check, named in (
+        ({"BOS_GATEWAY_STORE_URL": "postgresql://x/y"}, "settings", "BOS_GATEWAY_PLANNER_TARGET"),
+        ({}, "settings", "bos serve all"),
+        ({**env, "PLANNER_MODEL_KEYS": "research"}, "models", "PLANNER_MODEL_KEYS"),
+        ({**env, "BOS_MODEL_PRICES_FILE": "none.json"}, "models", "BOS_MODEL_PRICES_FILE"),
+        (
+            {**env, "BOS_GATEWAY_PLANNER_TARGET": harness.composer_target},
+            "planner",
+            "does not offer bos.planner.v1.PlannerService",
+        ),
+    ):
+        code, found = await examined(variables)
+        problems = [f["text"] for f in found[check] if f["level"] == "problem"]
+        assert code == 2
+        assert any(named in text for text in problems), named
+
+
+async def test_missing_migrations_and_a_read_only_database_are_named(harness: Harness) -> None:
+    joined = "&" if "?" in harness.dsn else "?"
+    read_only = f"{harness.dsn}{joined}default_transaction_read_only=on"
+    code, found = await examined(environment(harness, STORE_URL=read_only))
+    assert code == 2
+    assert "read-only" in found["writing"][0]["text"]
+
+    (row,) = await fetch(harness.dsn, "SELECT max(version) AS last FROM schema_migrations")
+    await fetch(harness.dsn, "DELETE FROM schema_migrations WHERE version = $1", row["last"])
+    _, found = await examined(environment(harness))
+    assert found["migrations"][0]["level"] == "problem"
+    assert row["last"] in found["migrations"][0]["text"]
+
+    async with connect(harness.dsn) as session:
+        await session.execute(f"DROP SCHEMA {SCHEMA} CASCADE")
+    code, found = await examined(environment(harness))
+    assert code == 2
+    assert "no schema" in found["migrations"][0]["text"]

@@ -6,26 +6,19 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from gateway_harness.harness import ComposerDouble, PlannerDouble
+from gateway_harness.harness import ComposerDouble, PlannerDouble, serve_double
 
-from bos.composer.v1 import add_ComposerServiceServicer_to_server
-from bos.planner.v1 import add_PlannerServiceServicer_to_server
-from bos_chassis.server import Servicer, grpc_server
-from bos_chassis.settings import ServerSettings, TlsSettings
-from bos_chassis.telemetry import Telemetry
+from bos_chassis.settings import TlsSettings
 from bos_cli.main import main
 from bos_testkit.certificates import Authority
 
 pytestmark = pytest.mark.security
 
-_SERVED: tuple[tuple[str, type, Any], ...] = (
-    ("planner", PlannerDouble, add_PlannerServiceServicer_to_server),
-    ("composer", ComposerDouble, add_ComposerServiceServicer_to_server),
-)
+_FILES = ("cert_file", "key_file", "ca_file")
+_SERVED = {"planner": PlannerDouble, "composer": ComposerDouble}
 
 
 @pytest.fixture
@@ -38,13 +31,12 @@ def authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Authority:
 async def served(**shown: TlsSettings | None) -> AsyncIterator[dict[str, str]]:
     """Planner and composer with these certificates; yields the gateway's settings for them."""
     async with AsyncExitStack() as stack:
-        given = {}
-        for name, double, add in _SERVED:
-            one = Servicer(double(), add, f"bos.{name}.v1.{name.title()}Service")
-            settings = ServerSettings(grace_s=0.1, tls=shown[name] or TlsSettings())
-            serving = grpc_server(settings, [one], telemetry=Telemetry.for_tests(name))
-            address = (await stack.enter_async_context(serving)).address
-            given[f"BOS_GATEWAY_{name.upper()}_TARGET"] = address
+        given = {
+            f"BOS_GATEWAY_{name.upper()}_TARGET": await serve_double(
+                stack, double(), tls=shown[name]
+            )
+            for name, double in _SERVED.items()
+        }
         yield {
             **given,
             "BOS_GATEWAY_STORE_URL": "postgresql://bos@127.0.0.1:1/nothing",
@@ -54,13 +46,10 @@ async def served(**shown: TlsSettings | None) -> AsyncIterator[dict[str, str]]:
 
 async def findings(env: dict[str, str], tls: TlsSettings) -> dict[str, list[str]]:
     """What `bos doctor` says with these certificates, by check: level, text and advice."""
-    files = {
-        "BOS_TLS_CERT_FILE": str(tls.cert_file),
-        "BOS_TLS_KEY_FILE": str(tls.key_file),
-        "BOS_TLS_CA_FILE": str(tls.ca_file),
-    }
-    arguments = ("doctor", "--json")
-    done = await asyncio.to_thread(CliRunner().invoke, main, arguments, env={**env, **files})
+    files = {f"BOS_TLS_{name.upper()}": str(getattr(tls, name)) for name in _FILES}
+    done = await asyncio.to_thread(
+        CliRunner().invoke, main, ("doctor", "--json"), env={**env, **files}
+    )
     found: dict[str, list[str]] = {}
     for each in json.loads(done.stdout)["findings"]:
         line = f"{each['level']}: {each['text']} -> {each['advice']}"
@@ -69,7 +58,7 @@ async def findings(env: dict[str, str], tls: TlsSettings) -> dict[str, list[str]
 
 
 async def test_all_is_well_with_certificates_of_one_authority(authority: Authority) -> None:
-    shown = {name: authority.issue(name) for name, *_ in _SERVED}
+    shown = {name: authority.issue(name) for name in _SERVED}
     async with served(**shown) as env:
         found = await findings(env, authority.issue("gateway"))
     assert found["certificates"] == ["ok: the gateway's certificate expires in 23 hours -> "]
@@ -82,7 +71,7 @@ async def test_all_is_well_with_certificates_of_one_authority(authority: Authori
 async def test_doctor_reports_expired_and_foreign_own_certificates(
     authority: Authority, tmp_path: Path
 ) -> None:
-    shown = {name: authority.issue(name) for name, *_ in _SERVED}
+    shown = {name: authority.issue(name) for name in _SERVED}
     soon = timedelta(hours=5)
     async with served(**shown) as env:
         over = await findings(env, authority.issue("gateway", expired=True))

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from gateway_harness.answering import APPROVE, Following, get, respond, until_released
 from gateway_harness.harness import Client, Harness, result_of
 from gateway_harness.raw_agents import RawAgent, add_raw_agent, success
 from google.protobuf.struct_pb2 import Struct
@@ -21,7 +22,7 @@ from bos.agent.v1 import (
     TraceBatch,
 )
 from bos.common.v1 import Row, Table, TraceEvent, Value
-from bos.gateway.v1 import GetRunRequest, PlanQuestionRequest, RunStatus
+from bos.gateway.v1 import RunStatus
 from bos_agentkit import AgentTask, agent_card, succeeded, tool
 from bos_errors import FailedPrecondition
 from bos_gateway.run_log.session import SCHEMA
@@ -29,7 +30,6 @@ from bos_postgres import connect
 from bos_testkit.agents import RecordingAgent
 from bos_testkit.plans import step
 
-from .test_approvals import APPROVE, Following, get, respond, until_nobodys
 from .test_run_secrets import new_key
 
 SECRET, PASSWORD = "Planted/47+11-Token", "Pl4nted-Password"
@@ -109,15 +109,13 @@ async def stored(harness: Harness) -> str:
 
 def left_behind(gateway: Client) -> str:
     """What the gateway has logged and traced."""
-    assert gateway.telemetry is not None
     assert gateway.telemetry.spans
     spans = "\n".join(span.to_json() for span in gateway.telemetry.spans)
     return f"{gateway.telemetry.logs}\n{spans}"
 
 
 def assert_nowhere(text: str) -> None:
-    found = [form for form in FORMS if form in text or form.encode().hex() in text.lower()]
-    assert not found
+    assert not [form for form in FORMS if form in text or form.encode().hex() in text.lower()]
 
 
 async def echo(text: str) -> AsyncIterator[ExecuteResponse]:
@@ -146,20 +144,16 @@ async def test_planted_credentials_are_in_no_byte_no_line_and_no_span(harness: H
         step("d", "other", f"Use {SECRET} now.", "a"),
     ]
     harness.composer.deltas = ["By ", SECRET[:5], SECRET[5:], " it was done: P."]
-    async with harness.gateway(
-        lease_s=15.0, lease_renewal_s=1.0, secrets_keys=new_key()
-    ) as gateway:
+    async with harness.gateway(secrets_keys=new_key()) as gateway:
         following = Following(
             gateway, f"What does {SECRET} open?", context=nested(), trace=True, include_data=True
         )
         approval = await following.asked()
-        async with connect(harness.dsn, schema=SCHEMA) as session:
-            await until_nobodys(session, approval.run_id)
-        waiting = await stored(harness) + str(await get(gateway, approval.approval_id))
-        await respond(gateway, approval.approval_id, APPROVE)
+        await until_released(harness.dsn, approval.run_id)
+        waiting = await stored(harness) + str(await get(gateway, approval))
+        await respond(gateway, approval, APPROVE)
         events = await following.end()
-        request = GetRunRequest(run_id=approval.run_id)
-        run = (await gateway.stub.GetRun(request, timeout=20)).run
+        run = await gateway.run(approval.run_id)
         ended = await stored(harness)
         logged = left_behind(gateway)
 
@@ -210,8 +204,7 @@ async def test_planted_credentials_are_in_no_byte_no_line_and_no_span(harness: H
 async def test_questions_to_the_user_say_no_credential(harness: Harness) -> None:
     asks = success(status=AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION, answer="")
     asks.clarification.questions.add(question=f"Is {SECRET} right?", options=[SECRET, "no"])
-    await add_raw_agent(harness, RawAgent("asking", lambda _: asks, **DECLARES))
-    harness.planner.steps = [step("a", "asking")]
+    await harness.plan(RawAgent("asking", lambda _: asks, **DECLARES))
     async with harness.gateway() as gateway:
         events = await gateway.events(context=nested())
         assert_nowhere(await stored(harness) + str(events))
@@ -228,8 +221,7 @@ async def test_a_credential_is_masked_before_anything_is_cut(harness: Harness) -
     # Too long, so half of it goes: that ends in the midst of the credential.
     question = ("x" * 10_000 + SECRET).ljust(20_024, "y")
     asks.clarification.questions.add(question=question)
-    await add_raw_agent(harness, RawAgent("asking", lambda _: asks, **DECLARES))
-    harness.planner.steps = [step("a", "asking")]
+    await harness.plan(RawAgent("asking", lambda _: asks, **DECLARES))
     async with harness.gateway() as gateway:
         await gateway.events(context=nested())
         kept = await stored(harness)
@@ -239,13 +231,9 @@ async def test_a_credential_is_masked_before_anything_is_cut(harness: Harness) -
 
 @pytest.mark.security
 async def test_a_plan_without_a_run_is_made_without_credentials(harness: Harness) -> None:
-    await add_raw_agent(harness, RawAgent("leaky", lambda _: success(), **DECLARES))
-    harness.planner.steps = [step("a", "leaky")]
+    await harness.plan(RawAgent("leaky", lambda _: success(), **DECLARES))
     async with harness.gateway() as gateway:
-        request = PlanQuestionRequest(
-            request={"question": f"What is {SECRET}?", "context": nested()}
-        )
-        await gateway.stub.PlanQuestion(request, timeout=20)
+        await gateway.plan(f"What is {SECRET}?", context=nested())
     assert_nowhere(str(harness.planner.requests))
     assert harness.planner.requests[0].question == f"What is {MASK}?"
 
@@ -255,8 +243,7 @@ async def test_file_named_by_request_is_read_where_operator_allows_it(
 ) -> None:
     (tmp_path / "token").write_text(SECRET, encoding="utf-8")
     declares = {"secret_context_keys": ["api_token_file"]}
-    agent = await add_raw_agent(harness, RawAgent("api", lambda _: echo(SECRET), **declares))
-    harness.planner.steps = [step("a", "api")]
+    agent = await harness.plan(RawAgent("api", lambda _: echo(SECRET), **declares))
     context = Struct()
     context.update({"api": {"api_token_file": "token"}})
     async with harness.gateway(token_files_folder=tmp_path) as gateway:
@@ -277,9 +264,7 @@ class HeaderPoster(Poster):
 
 
 @pytest.mark.security
-async def test_value_of_a_map_is_masked_in_displays_and_whole_in_calls(
-    harness: Harness,
-) -> None:
+async def test_value_of_a_map_is_masked_in_displays_and_whole_in_calls(harness: Harness) -> None:
     poster = HeaderPoster("api_headers")
     await harness.add_agent(poster)
     posting = step("a", "poster", "post it")
@@ -287,13 +272,11 @@ async def test_value_of_a_map_is_masked_in_displays_and_whole_in_calls(
     harness.planner.steps = [posting]
     context = Struct()
     context.update({"api_headers": {"Authorization": f"Bearer {PASSWORD}", "X-Key": SECRET}})
-    async with harness.gateway(
-        lease_s=15.0, lease_renewal_s=1.0, secrets_keys=new_key()
-    ) as gateway:
+    async with harness.gateway(secrets_keys=new_key()) as gateway:
         following = Following(gateway, "Post it", context=context)
         approval = await following.asked()
-        shown = await stored(harness) + str(await get(gateway, approval.approval_id))
-        await respond(gateway, approval.approval_id, APPROVE)
+        shown = await stored(harness) + str(await get(gateway, approval))
+        await respond(gateway, approval, APPROVE)
         events = await following.end()
         assert_nowhere(shown + await stored(harness) + str(events) + left_behind(gateway))
     assert "[secret api_headers #" in str(approval.display)

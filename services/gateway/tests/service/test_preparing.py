@@ -6,7 +6,7 @@ import jwt
 from gateway_harness.harness import Client, Harness
 
 from bos.agent.v1 import TaskMetadata
-from bos.gateway.v1 import RUN_STATUS_CANCELLED, RUN_STATUS_SUCCEEDED, CancelRunRequest
+from bos.gateway.v1 import RUN_STATUS_CANCELLED, RUN_STATUS_SUCCEEDED
 from bos_agentkit import agent_card
 from bos_chassis.auth.callers import current_run_token, generate_keypair
 from bos_chassis.settings import AuthSettings
@@ -16,8 +16,6 @@ from bos_testkit.waiting import eventually
 
 
 class TokenKeeper(PreparingAgent):
-    """Keeps the token that it is called with."""
-
     token = ""
 
     async def prepare(self, metadata: TaskMetadata, question: str) -> None:
@@ -32,8 +30,7 @@ def outcomes(gateway: Client, agent: str, outcome: str) -> float:
 
 async def test_agents_prepare_while_the_plan_is_made_and_no_step_waits(harness: Harness) -> None:
     agent = PreparingAgent()
-    await harness.add_agent(agent)
-    harness.planner.steps = [step("a", "preparing")]
+    await harness.plan(agent)
     harness.planner.before = agent.started.wait  # the plan is made during the call, or never
     async with harness.gateway() as gateway:
         response = await gateway.ask("What is new?")
@@ -47,13 +44,11 @@ async def test_agents_prepare_while_the_plan_is_made_and_no_step_waits(harness: 
         await eventually(lambda: outcomes(gateway, "preparing", "cancelled") == 1)
 
 
-async def test_only_declared_and_not_excluded_agents_prepare(
-    harness: Harness,
-) -> None:
+async def test_only_declared_and_not_excluded_agents_prepare(harness: Harness) -> None:
     asked, excluded, silent = PreparingAgent(), PreparingAgent("excluded"), EchoAgent("echo")
     asked.release.set()
-    for agent in (asked, excluded, silent):
-        await harness.add_agent(agent)
+    await harness.plan(asked, excluded, silent)
+    harness.planner.steps = []
     async with harness.gateway() as gateway:
         await gateway.ask(disable_agents=["excluded"])
         await eventually(lambda: outcomes(gateway, "preparing", "done") == 1)
@@ -64,10 +59,9 @@ async def test_only_declared_and_not_excluded_agents_prepare(
 async def test_failure_to_prepare_changes_nothing(harness: Harness) -> None:
     agent = PreparingAgent(error=RuntimeError("broken"))
     agent.release.set()
-    await harness.add_agent(agent)
-    # Its card said that it prepares; it has been replaced by one that does not.
-    await harness.add_agent(EchoAgent("echo", card=agent_card("echo", "Echoes.", prepares=True)))
-    harness.planner.steps = [step("a", "preparing"), step("b", "echo")]
+    # The other one's card said that it prepares; it has been replaced by one that does not.
+    card = agent_card("echo", "Echoes.", prepares=True)
+    await harness.plan(agent, EchoAgent("echo", card=card))
     async with harness.gateway() as gateway:
         response = await gateway.ask(trace=True)
         await eventually(lambda: bool(agent.prepared))
@@ -97,7 +91,7 @@ async def test_reading_ahead_ends_when_the_run_is_cancelled(harness: Harness) ->
         asking = asyncio.create_task(gateway.ask())
         await agent.started.wait()
         ((metadata, _),) = agent.prepared
-        await gateway.stub.CancelRun(CancelRunRequest(run_id=metadata.run_id), timeout=20)
+        await gateway.cancel(metadata.run_id)
         assert (await asking).status == RUN_STATUS_CANCELLED
         await agent.cancelled.wait()
 

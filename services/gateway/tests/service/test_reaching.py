@@ -2,19 +2,19 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from typing import Any
 
 import grpc
 import pytest
-from gateway_harness.harness import ComposerDouble, Harness, PlannerDouble, result_of
+from gateway_harness.harness import ComposerDouble, Harness, PlannerDouble, result_of, serve_double
+from gateway_harness.postgres_proxy import Proxy
 
 from bos.agent.v1 import AgentExecutionStatus, AgentResult
 from bos.composer.v1 import (
     ComposeRequest,
     ComposeResponse,
     ComposerServiceStub,
-    add_ComposerServiceServicer_to_server,
 )
 from bos.planner.v1 import (
     MakePlanRequest,
@@ -23,14 +23,11 @@ from bos.planner.v1 import (
 )
 from bos_agentkit import AgentTask, agent_card
 from bos_chassis.channels import Channels, service_config
-from bos_chassis.server import GrpcServer, Servicer, grpc_server
-from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_errors import Unavailable
 from bos_gateway.effects import call_retries
 from bos_gateway.effects.call_retries import answered, streamed
 from bos_testkit.agents import RecordingAgent
-from bos_testkit.plans import step
 
 PLAN, COMPOSE = MakePlanRequest(question="What?"), ComposeRequest(question="What?")
 OPTIONS: dict[str, Any] = {"timeout_s": 60.0, "token": ()}
@@ -74,10 +71,28 @@ class Breaking(ComposerDouble):
             await context.abort(grpc.StatusCode.UNAVAILABLE, "gone")
 
 
-def served(servicer: Any, add: Any, name: str) -> AbstractAsyncContextManager[GrpcServer]:
-    telemetry = Telemetry.for_tests(name)
-    settings = ServerSettings.load(grace_s=0.1)
-    return grpc_server(settings, [Servicer(servicer, add, name)], telemetry=telemetry)
+@asynccontextmanager
+async def served(servicer: Any) -> AsyncIterator[str]:
+    async with AsyncExitStack() as stack:
+        yield await serve_double(stack, servicer)
+
+
+async def heard(stream: AsyncIterator[Any], messages: list[Any]) -> None:
+    async for message in stream:
+        messages.append(message)
+
+
+def method_of(channels: Channels, address: str, service: str = PLANNER) -> Any:
+    channel = channels.get(address)
+    if service == COMPOSER:
+        return ComposerServiceStub(channel).Compose
+    return PlannerServiceStub(channel).MakePlan
+
+
+@pytest.fixture
+async def channels() -> AsyncIterator[Channels]:
+    async with Channels(Telemetry.for_tests()) as opened:
+        yield opened
 
 
 async def dropping(planner: PlannerDouble, drops: Dropping) -> tuple[grpc.aio.Server, str]:
@@ -88,41 +103,31 @@ async def dropping(planner: PlannerDouble, drops: Dropping) -> tuple[grpc.aio.Se
     return server, f"127.0.0.1:{port}"
 
 
-async def heard(stream: AsyncIterator[ComposeResponse], messages: list[ComposeResponse]) -> None:
-    async for message in stream:
-        messages.append(message)
-
-
 def test_channels_repeat_no_call_that_costs_model_calls() -> None:
     for service in (PLANNER, COMPOSER):
         assert "retryPolicy" not in service_config(service)
     assert "retryPolicy" in service_config("bos.agent.v1.AgentService")
 
 
-async def test_what_the_service_itself_says_is_not_repeated() -> None:
+async def test_what_the_service_itself_says_is_not_repeated(channels: Channels) -> None:
     planner = PlannerDouble(error=Unavailable("The model is down.", reason="MODEL_UNAVAILABLE"))
-    async with (
-        served(planner, add_PlannerServiceServicer_to_server, PLANNER) as server,
-        Channels(Telemetry.for_tests()) as channels,
-    ):
-        stub = PlannerServiceStub(channels.get(server.address))
+    async with served(planner) as server:
         with pytest.raises(Unavailable) as caught:
-            await answered(stub.MakePlan, PLAN, **OPTIONS)
+            await answered(method_of(channels, server), PLAN, **OPTIONS)
     assert caught.value.reason == "MODEL_UNAVAILABLE"
     assert len(planner.requests) == 1
 
 
 @pytest.mark.parametrize("spoken", [False, True])
-async def test_stream_is_not_repeated_once_the_service_has_spoken(spoken: bool) -> None:
+async def test_stream_is_not_repeated_once_the_service_has_spoken(
+    channels: Channels, spoken: bool
+) -> None:
     composer = Breaking() if spoken else ComposerDouble(deltas=[], error=Unavailable("busy"))
-    messages: list[ComposeResponse] = []
-    async with (
-        served(composer, add_ComposerServiceServicer_to_server, COMPOSER) as server,
-        Channels(Telemetry.for_tests()) as channels,
-    ):
-        stub = ComposerServiceStub(channels.get(server.address))
+    messages: list[Any] = []
+    async with served(composer) as server:
+        stream = streamed(method_of(channels, server, COMPOSER), COMPOSE, **OPTIONS)
         with pytest.raises(Unavailable):
-            await heard(streamed(stub.Compose, COMPOSE, **OPTIONS), messages)
+            await heard(stream, messages)
     assert len(messages) == spoken
     assert len(composer.requests) == 1
 
@@ -145,6 +150,7 @@ AWAY, CANCELLED = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED
 )
 async def test_call_that_broke_off_at_once_is_repeated_a_few_times(
     monkeypatch: pytest.MonkeyPatch,
+    channels: Channels,
     code: grpc.StatusCode,
     drops: int,
     wanted: MakePlanRequest,
@@ -155,31 +161,28 @@ async def test_call_that_broke_off_at_once_is_repeated_a_few_times(
         monkeypatch.setattr(call_retries, "_AT_ONCE_S", -1.0)
     planner, dropped = PlannerDouble(), Dropping(code, times=drops)
     server, target = await dropping(planner, dropped)
-    async with Channels(Telemetry.for_tests()) as channels:
-        method = PlannerServiceStub(channels.get(target)).MakePlan
-        with nullcontext() if drops < calls else pytest.raises(Unavailable):
-            await answered(method, wanted, **OPTIONS)
+    with nullcontext() if drops < calls else pytest.raises(Unavailable):
+        await answered(method_of(channels, target), wanted, **OPTIONS)
     await server.stop(None)
     assert drops - dropped.left + len(planner.requests) == calls
 
 
 async def test_call_with_a_budget_that_never_left_is_repeated(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, channels: Channels
 ) -> None:
     monkeypatch.setattr(call_retries, "_WAITS_S", (0.05,) * 200)
     planner = PlannerDouble()
     first, target = await dropping(planner, Dropping(grpc.StatusCode.OK, times=0))
     await first.stop(None)
-    async with Channels(Telemetry.for_tests()) as channels:
-        method = PlannerServiceStub(channels.get(target)).MakePlan
-        with pytest.raises(grpc.aio.AioRpcError):
-            await method(BUDGETED)  # no server listens
-        asked = asyncio.create_task(answered(method, BUDGETED, **OPTIONS))
-        server = grpc.aio.server()
-        add_PlannerServiceServicer_to_server(planner, server)
-        server.add_insecure_port(target)
-        await server.start()
-        await asked
+    method = method_of(channels, target)
+    with pytest.raises(grpc.aio.AioRpcError):
+        await method(BUDGETED)  # no server listens
+    asked = asyncio.create_task(answered(method, BUDGETED, **OPTIONS))
+    server = grpc.aio.server()
+    add_PlannerServiceServicer_to_server(planner, server)
+    server.add_insecure_port(target)
+    await server.start()
+    await asked
     await server.stop(None)
     assert len(planner.requests) == 1
 
@@ -187,87 +190,53 @@ async def test_call_with_a_budget_that_never_left_is_repeated(
 # Services that die at work
 
 
-class Line:
-    """A TCP line to a service, which breaks as it does when the service's process dies."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self._writers: list[asyncio.StreamWriter] = []
-        self.address = ""
-
-    async def take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, piped both ways until it ends."""
-        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._port)
-        self._writers += [writer, far_writer]
-        pipes = (self._pipe(reader, far_writer), self._pipe(far_reader, writer))
-        await asyncio.gather(*pipes)
-
-    async def _pipe(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while part := await reader.read(65536):
-                writer.write(part)
-                await writer.drain()
-        except OSError:
-            pass
-        writer.close()
-
-    def cut(self) -> None:
-        """Break all connections."""
-        for writer in self._writers:
-            writer.transport.abort()
-        self._writers.clear()
-
-
 @asynccontextmanager
-async def line_to(servicer: Any, add: Any, name: str) -> AsyncIterator[Line]:
-    """A served double behind a line."""
-    async with served(servicer, add, name) as server:
-        line = Line(int(server.address.rpartition(":")[2]))
-        listening = await asyncio.start_server(line.take, "127.0.0.1", 0)
-        line.address = f"127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+async def line_to(servicer: Any) -> AsyncIterator[Proxy]:
+    """A served double behind a proxy that breaks connections as the death of a process does."""
+    async with served(servicer) as server:
+        port = int(server.rpartition(":")[2])
+        line = Proxy(lambda: asyncio.open_connection("127.0.0.1", port))
+        listening = await asyncio.start_server(line.serve, "127.0.0.1", 0)
+        line.dsn = f"127.0.0.1:{listening.sockets[0].getsockname()[1]}"
         try:
             yield line
         finally:
-            line.cut()
+            await line.close()
             listening.close()
 
 
 class DyingPlanner(PlannerDouble):
     """Breaks the line while it works on its first calls."""
 
-    def __init__(self, deaths: int) -> None:
-        super().__init__()
-        self.deaths = deaths
-        self.line: Line | None = None
-        self.calls = 0
+    line: Any = None
+    calls = 0
 
     async def MakePlan(self, request: MakePlanRequest, context: Any) -> Any:
         self.calls += 1
-        if self.calls <= self.deaths:
-            assert self.line is not None
-            self.line.cut()
+        if self.calls <= 4:
+            self.line.drop()
             await asyncio.Event().wait()
         return await super().MakePlan(request, context)
 
 
 async def test_planner_that_died_is_called_again_after_any_time(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, channels: Channels
 ) -> None:
     monkeypatch.setattr(call_retries, "_AT_ONCE_S", -1.0)  # as if every call had taken that long
-    planner = DyingPlanner(deaths=4)
-    async with (
-        line_to(planner, add_PlannerServiceServicer_to_server, PLANNER) as planner.line,
-        Channels(Telemetry.for_tests()) as channels,
-    ):
-        method = PlannerServiceStub(channels.get(planner.line.address)).MakePlan
+    planner = DyingPlanner()
+    async with line_to(planner) as planner.line:
+        method = method_of(channels, planner.line.dsn)
         await answered(method, PLAN, **OPTIONS, restart_s=60.0)
     assert planner.calls == 5
 
 
 class DyingComposer(ComposerDouble):
-    """Breaks the line behind the first word of its first answer."""
+    """Breaks the line behind the first word of its first answer, once that has arrived."""
 
-    line: Line | None = None
+    def __init__(self) -> None:
+        super().__init__()
+        self.line: Any = None
+        self.heard = asyncio.Event()
 
     async def Compose(
         self, request: ComposeRequest, context: Any
@@ -279,31 +248,21 @@ class DyingComposer(ComposerDouble):
                 await asyncio.Event().wait()
 
     async def _die(self) -> None:
-        """Once the word has had time to arrive."""
-        assert self.line is not None
         await self.heard.wait()
-        self.line.cut()
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.heard = asyncio.Event()
+        self.line.drop()
 
 
-async def test_answer_of_a_composer_that_died_begins_anew() -> None:
+async def test_answer_of_a_composer_that_died_begins_anew(channels: Channels) -> None:
     composer = DyingComposer()
-    messages: list[ComposeResponse | None] = []
-    async with (
-        line_to(composer, add_ComposerServiceServicer_to_server, COMPOSER) as composer.line,
-        Channels(Telemetry.for_tests()) as channels,
-    ):
-        method = ComposerServiceStub(channels.get(composer.line.address)).Compose
+    messages: list[Any] = []
+    async with line_to(composer) as composer.line:
+        method = method_of(channels, composer.line.dsn, COMPOSER)
         async for message in streamed(method, COMPOSE, **OPTIONS, restart_s=60.0):
             messages.append(message)
             composer.heard.set()
     first, again, *rest = messages
     assert (first is not None, again) == (True, None)
     assert rest[0] == first
-    assert rest[-1] is not None
     assert rest[-1].WhichOneof("payload") == "output"
 
 
@@ -324,9 +283,7 @@ class AwayFor(RecordingAgent):
 async def test_step_waits_for_what_is_away_beyond_attempts_of_its_card(
     harness: Harness, restart_wait_s: float, calls: int
 ) -> None:
-    agent = AwayFor("needy", 4)
-    await harness.add_agent(agent)
-    harness.planner.steps = [step("a", "needy")]
+    agent = await harness.plan(AwayFor("needy", 4))
     async with harness.gateway(restart_wait_s=restart_wait_s) as gateway:
         events = await gateway.events()
     succeeded = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED

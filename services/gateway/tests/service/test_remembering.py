@@ -1,14 +1,13 @@
 """Memory of a run: context it gets, turns it stores, and runs without memory."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from gateway_harness.harness import Harness
+from gateway_harness.harness import Harness, serve_double
 from gateway_harness.raw_agents import RawAgent, add_raw_agent, success
+from gateway_harness.stored import fetch, until
 from google.protobuf import struct_pb2
 
 from bos.agent.v1 import SIDE_EFFECT_CLASS_NONE
@@ -26,14 +25,10 @@ from bos.memory.v1 import (
     OpenTurnResponse,
     RecordTurnRequest,
     RecordTurnResponse,
-    add_MemoryTurnServiceServicer_to_server,
 )
 from bos_agentkit import tool
-from bos_chassis.server import Servicer, grpc_server
-from bos_chassis.settings import ServerSettings
 from bos_chassis.values import to_value_map
 from bos_errors import BosError, InvalidArgument, Unavailable
-from bos_postgres import connect
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
 
@@ -83,27 +78,7 @@ async def memory() -> MemoryDouble:
 
 @pytest.fixture
 async def target(memory: MemoryDouble, harness: Harness) -> str:
-    served = Servicer(
-        memory, add_MemoryTurnServiceServicer_to_server, "bos.memory.v1.MemoryTurnService"
-    )
-    server = grpc_server(ServerSettings.load(grace_s=0.1), [served], telemetry=harness.telemetry)
-    return (await harness.stack.enter_async_context(server)).address
-
-
-async def unremembered(harness: Harness, change: str = "") -> int:
-    async with connect(harness.dsn, schema="gateway") as connection:
-        if change:
-            await connection.execute(change)
-        return await connection.fetchval("SELECT count(*) FROM runs WHERE remembered_at IS NULL")
-
-
-@asynccontextmanager
-async def all_remembered(harness: Harness) -> AsyncIterator[None]:
-    """Runs that end in the block are stored in memory before this returns."""
-    yield
-    async with asyncio.timeout(60):
-        while await unremembered(harness):  # noqa: ASYNC110  known to the database alone
-            await asyncio.sleep(0.01)
+    return await serve_double(harness.stack, memory)
 
 
 @pytest.mark.requirement("L-01", "B-15")
@@ -168,8 +143,9 @@ async def test_an_agents_input_is_filled_in_by_the_gateway(harness: Harness, tar
 async def test_question_without_a_conversation_starts_one(
     harness: Harness, target: str, memory: MemoryDouble
 ) -> None:
-    async with harness.gateway(memory_target=target, **PATIENT) as client, all_remembered(harness):
+    async with harness.gateway(memory_target=target, **PATIENT) as client:
         events = await client.events("What was revenue in Q2?")
+        await until(harness.dsn, REMEMBERED)
 
     conversation_id = events[0].run_accepted.conversation_id
     assert conversation_id == events[0].run_id
@@ -180,16 +156,11 @@ async def test_question_without_a_conversation_starts_one(
     assert (turn.question, turn.answer) == ("What was revenue in Q2?", response.answer)
     assert [each.run_id for each in memory.asked] == [events[0].run_id]
     assert list(harness.planner.requests[0].conversation_history) == []
-
-
-async def test_without_memory_questions_stand_alone(harness: Harness) -> None:
+    # Without memory questions stand alone.
     async with harness.gateway() as client:
-        events = await client.events()
-
-    assert events[0].run_accepted.conversation_id == ""
-    assert not harness.planner.requests[0].HasField("long_term_memory") or (
-        harness.planner.requests[0].long_term_memory == LongTermMemory()
-    )
+        (accepted, *_) = await client.events()
+    assert accepted.run_accepted.conversation_id == ""
+    assert harness.planner.requests[-1].long_term_memory == LongTermMemory()
 
 
 @pytest.mark.parametrize("how", ["hangs", "fails"])
@@ -214,15 +185,15 @@ async def test_unreadable_turn_is_skipped_and_others_are_recorded(
     async with harness.gateway(memory_target="127.0.0.1:1") as client:
         for question in ("What was revenue in Q1?", "And in Q2?"):
             await client.ask(question, conversation_id="talk")
-    await unremembered(
-        harness,
+    await fetch(
+        harness.dsn,
         "UPDATE run_events SET payload = '\\xff' WHERE kind = 'run_accepted' AND run_id = "
         "(SELECT run_id FROM runs ORDER BY created_at LIMIT 1)",
     )
-    async with harness.gateway(memory_target=target, **PATIENT) as client, all_remembered(harness):
+    async with harness.gateway(memory_target=target, **PATIENT) as client:
         await client.ask("And in Q3?", conversation_id="talk")
         assert list(harness.planner.requests[-1].conversation_history) == [SAID]
-
+        await until(harness.dsn, REMEMBERED)
     assert [turn.question for turn in memory.recorded] == ["And in Q2?", "And in Q3?"]
 
 
@@ -231,15 +202,11 @@ async def test_turn_of_a_dead_owner_is_recorded_by_another_gateway(
 ) -> None:
     async with harness.gateway(memory_target="127.0.0.1:1") as client:
         await client.ask("What was revenue in Q2?")
-    assert await unremembered(harness) == 1
     # As if some time had passed.
-    await unremembered(harness, "UPDATE runs SET finished_at = finished_at - interval '1 minute'")
-    async with (
-        harness.gateway(memory_target=target, maintenance_interval_s=0.05, **PATIENT),
-        all_remembered(harness),
-    ):
-        pass
-
+    past = "UPDATE runs SET finished_at = finished_at - interval '1 minute'"
+    await fetch(harness.dsn, f"{past} WHERE remembered_at IS NULL")
+    async with harness.gateway(memory_target=target, maintenance_interval_s=0.05, **PATIENT):
+        await until(harness.dsn, REMEMBERED)
     assert [turn.question for turn in memory.recorded] == ["What was revenue in Q2?"]
 
 
@@ -247,7 +214,10 @@ async def test_a_turn_that_memory_refuses_for_good_is_not_sent_again(
     harness: Harness, target: str, memory: MemoryDouble
 ) -> None:
     memory.errors["RecordTurn"] = InvalidArgument.field("question", "cannot be stored")
-    async with harness.gateway(memory_target=target, **PATIENT) as client, all_remembered(harness):
+    async with harness.gateway(memory_target=target, **PATIENT) as client:
         await client.ask()
-
+        await until(harness.dsn, REMEMBERED)
     assert memory.calls.count("RecordTurn") == 1
+
+
+REMEMBERED = "count(*) = 0 FROM runs WHERE remembered_at IS NULL"

@@ -3,9 +3,10 @@
 import math
 from typing import Any
 
-import grpc
 import pytest
+from gateway_harness.answering import refusal
 from gateway_harness.harness import Harness
+from gateway_harness.raw_agents import deep
 from google.protobuf import struct_pb2
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.struct_pb2 import Struct
@@ -13,11 +14,8 @@ from google.protobuf.struct_pb2 import Struct
 from bos.agent.v1 import SideEffectClass
 from bos.gateway.v1 import (
     RUN_STATUS_SUCCEEDED,
-    AgentRequest,
-    GetRunRequest,
     ListAgentsRequest,
     ListRunsRequest,
-    PlanQuestionRequest,
     RunStatus,
 )
 from bos.planner.v1 import Step
@@ -28,7 +26,6 @@ from bos_chassis.values import MAX_DEPTH, from_value
 from bos_errors import (
     InvalidArgument,
     Unavailable,
-    from_rpc_error,
 )
 from bos_testkit.agents import EchoAgent
 from bos_testkit.plans import step
@@ -44,13 +41,6 @@ async def count_words(text: str) -> int:
 @tool(description="Counts.", side_effect=_NONE, aliases=("LinesTool",))
 async def count_lines(text: str) -> int:
     return len(text.splitlines())
-
-
-def deep(depth: int) -> Struct:
-    value = struct_pb2.Value(string_value="x")
-    for _ in range(depth):
-        value = struct_pb2.Value(struct_value=Struct(fields={"k": value}))
-    return Struct(fields={"deep": value})
 
 
 INVALID: list[tuple[str, dict[str, Any]]] = [
@@ -81,9 +71,7 @@ async def test_bad_request_names_the_field_and_the_fix(harness: Harness) -> None
     await harness.add_agent(EchoAgent("echo"))
     async with harness.gateway() as gateway:
         for field, given in INVALID:
-            with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await gateway.ask(**{"question": "x", **given})
-            error = from_rpc_error(caught.value)
+            error = await refusal(gateway.ask(**{"question": "x", **given}))
             assert isinstance(error, InvalidArgument), given
             assert [v.field for v in error.violations] == [f"request.{field}"], given
     assert not harness.planner.requests
@@ -140,20 +128,18 @@ async def test_plan_with_aliases_is_stored_with_canonical_names(harness: Harness
 
 @pytest.mark.requirement("A-08")
 async def test_alias_of_two_agents_names_neither_and_is_logged_once(harness: Harness) -> None:
-    for name in ("one", "two"):
+    for name, alias in (("one", "Helper"), ("two", "helper")):
         agent = EchoAgent(name)
-        agent.card.aliases.append("Helper" if name == "one" else "helper")
+        agent.card.aliases.append(alias)
         await harness.add_agent(agent)
     async with harness.gateway() as gateway:
         await gateway.ask()
         await gateway.ask()
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await gateway.ask(prefer_agents=["helper"])
+        error = await refusal(gateway.ask(prefer_agents=["helper"]))
         logged = [e for e in gateway.telemetry.logs if e["event"] == "agents share a name"]
-    assert [(each["shared_name"], each["agents"]) for each in logged] == [
-        ("helper", ["one", "two"])
-    ]
-    assert '"helper" is not an agent; the agents are one, two' in str(caught.value.details())
+    (entry,) = logged
+    assert (entry["shared_name"], entry["agents"]) == ("helper", ["one", "two"])
+    assert '"helper" is not an agent; the agents are one, two' in error.message
 
 
 @pytest.mark.requirement("A-05", "A-06")
@@ -161,7 +147,7 @@ async def test_temporal_context_is_filled_in_and_secrets_are_taken_out(harness: 
     context = {"current_date": "2026-06-15", "api_bearer_token": "very-secret", "shop": "north"}
     async with harness.gateway() as gateway:
         response = await gateway.ask(context=context)
-        run = (await gateway.stub.GetRun(GetRunRequest(run_id=response.run_id))).run
+        run = await gateway.run(response.run_id)
         events = await gateway.watch(response.run_id)
     seen = dict(harness.planner.requests[0].context)
     assert seen["current_date_start_hour"] == "2026-06-15 00"
@@ -173,58 +159,43 @@ async def test_temporal_context_is_filled_in_and_secrets_are_taken_out(harness: 
 async def test_runs_are_listed_newest_first_in_pages(harness: Harness) -> None:
     async with harness.gateway() as gateway:
         ids = [(await gateway.ask(f"Question {n}?")).run_id for n in range(3)]
-        first = await gateway.stub.ListRuns(ListRunsRequest(page_size=2))
-        second = await gateway.stub.ListRuns(
-            ListRunsRequest(page_size=2, page_token=first.next_page_token)
-        )
-        none = await gateway.stub.ListRuns(ListRunsRequest(status=RunStatus.RUN_STATUS_FAILED))
+        first = await gateway.call(ListRunsRequest(page_size=2))
+        second = await gateway.call(ListRunsRequest(page_size=2, page_token=first.next_page_token))
+        none = await gateway.call(ListRunsRequest(status=RunStatus.RUN_STATUS_FAILED))
     assert [r.run_id for r in (*first.runs, *second.runs)] == ids[::-1]
     assert not second.next_page_token
     assert not none.runs
 
 
 async def test_agents_are_listed_with_cards_and_availability(harness: Harness) -> None:
-    await harness.add_agent(EchoAgent("echo"))
     harness.agent_targets["away"] = "127.0.0.1:1"
     async with harness.gateway() as gateway:
-        agents = (await gateway.stub.ListAgents(ListAgentsRequest())).agents
+        # Without any reachable agent questions are refused, and not planned without a step.
+        error = await refusal(gateway.ask())
+    await harness.add_agent(EchoAgent("echo"))
+    async with harness.gateway() as gateway:
+        agents = (await gateway.call(ListAgentsRequest())).agents
     assert [(a.card.name, a.available) for a in agents] == [("away", False), ("echo", True)]
     assert agents[0].unavailable_reason
+    assert (type(error), error.reason) == (Unavailable, "NO_AGENTS")
+    assert not harness.planner.requests
 
 
 async def test_planning_only_runs_nothing(harness: Harness) -> None:
-    echo = EchoAgent("echo")
-    await harness.add_agent(echo)
-    harness.planner.steps = [step("a", "echo"), step("b", "echo", "after", "a")]
+    echo = await harness.plan(EchoAgent("echo"))
+    harness.planner.steps.append(step("b", "echo", "after", "a"))
     async with harness.gateway() as gateway:
-        request = PlanQuestionRequest(request=AgentRequest(question="Plan this"))
-        response = await gateway.stub.PlanQuestion(request)
+        response = await gateway.plan()
     assert [list(stage.step_ids) for stage in response.stages] == [["a"], ["b"]]
     assert not echo.inputs
-
-
-async def test_no_reachable_agent_is_unavailable_and_not_an_empty_plan(
-    harness: Harness,
-) -> None:
-    harness.agent_targets["away"] = "127.0.0.1:1"
-    async with harness.gateway() as gateway:
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await gateway.ask()
-    error = from_rpc_error(caught.value)
-    assert isinstance(error, Unavailable)
-    assert error.reason == "NO_AGENTS"
-    assert not harness.planner.requests
 
 
 async def test_every_internal_call_carries_a_token_for_its_audience(harness: Harness) -> None:
     private, public = generate_keypair()
     auth = AuthSettings.load(run_token_public_keys=public)
-    await harness.add_agent(EchoAgent("echo"), auth=auth)
-    harness.planner.steps = [step("a", "echo")]
+    await harness.plan(EchoAgent("echo"), auth=auth)
     async with harness.gateway(run_token_private_key=private) as gateway:
         response = await gateway.ask()
     async with harness.gateway() as without_key:
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await without_key.ask()
+        assert isinstance(await refusal(without_key.ask()), Unavailable)
     assert response.status == RUN_STATUS_SUCCEEDED
-    assert isinstance(from_rpc_error(caught.value), Unavailable)

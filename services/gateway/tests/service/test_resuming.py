@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 from uuid import UUID, uuid4
 
-import asyncpg
 import pytest
+from gateway_harness.admission import run_of
 from gateway_harness.harness import Harness
+from gateway_harness.stored import until
 from prometheus_client import CollectorRegistry
 
 from bos.runlog.v1 import LogEvent, RunAccepted
@@ -22,15 +23,13 @@ from bos_gateway.ownership import owners
 from bos_gateway.ownership.clock import DatabaseClock
 from bos_gateway.ownership.owners import Adopted, Ownership
 from bos_gateway.run_log.reader import Runs
-from bos_gateway.run_log.records import Append, NewRun
+from bos_gateway.run_log.records import Append
 from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.run_log.statements import insert_runs
 from bos_gateway.run_log.writer import LogWriter
 from bos_gateway.runs.replica import Replica
-from bos_gateway.service import migrate_store, new_run_id
-from bos_postgres import connect, open_database
+from bos_postgres import connect
 from bos_testkit.agents import EchoAgent, SlowAgent
-from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
 
 
@@ -61,16 +60,7 @@ class HeldLease:
 
 
 @pytest.fixture
-async def pool(postgres_dsn: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
-    await migrate_store(postgres_dsn)
-    async with open_database(postgres_dsn, schema=SCHEMA, max_size=4) as opened:
-        yield opened
-
-
-@pytest.fixture
-async def writer(
-    postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
-) -> AsyncIterator[HeldUpWriter]:
+async def writer(postgres_dsn: str) -> AsyncIterator[HeldUpWriter]:
     metrics = GatewayMetrics(CollectorRegistry())
     telemetry = Telemetry.for_tests("writer")
     async with HeldUpWriter(postgres_dsn, uuid4(), metrics=metrics, telemetry=telemetry) as log:
@@ -93,37 +83,27 @@ def lines() -> Lines:
 
 
 @pytest.fixture
-def replica(writer: HeldUpWriter, pool: asyncpg.Pool[asyncpg.Record], lines: Lines) -> Replica:
-    logged = SimpleNamespace(logger=lambda _: lines)
-    deps = SimpleNamespace(
-        telemetry=logged,
-        metrics=GatewayMetrics(CollectorRegistry()),
-        settings=SimpleNamespace(max_active_runs=9, max_failures=3, delta_window_s=0.0),
-        clock=DatabaseClock(cast("Any", logged), cast("Any", None)),
-    )
-    return Replica(
-        writer,
-        Runs(pool),
-        Ownership(pool, writer.replica_id, 60.0),
-        cast("Any", HeldLease()),
-        cast("Any", None),
-        cast("Any", deps),
-        cast("Any", None),
-    )
+def replica(writer: HeldUpWriter, pool: Any, lines: Lines) -> Replica:
+    logged: Any = SimpleNamespace(logger=lambda _: lines)
+    metrics = GatewayMetrics(CollectorRegistry())
+    settings = SimpleNamespace(max_active_runs=9, max_failures=3, delta_window_s=0.0)
+    clock = DatabaseClock(logged, None)
+    deps: Any = SimpleNamespace(telemetry=logged, metrics=metrics, settings=settings, clock=clock)
+    owned = Ownership(pool, writer.replica_id, 60.0)
+    return Replica(writer, Runs(pool), owned, HeldLease(), None, deps, None)
 
 
 async def accepted(writer: HeldUpWriter) -> UUID:
     """A stored run of ours that is not driven."""
-    run_id = new_run_id()
-    event = LogEvent(run_accepted=RunAccepted(user_id="u"))
-    assert await writer.accept(NewRun(run_id, "u", str(run_id), b"", "", "?", event))
-    return run_id
+    run = run_of("u")
+    assert await writer.accept(run)
+    return run.run_id
 
 
 async def test_runs_that_are_being_taken_up_are_not_let_go_meanwhile(
     writer: HeldUpWriter,
     replica: Replica,
-    pool: asyncpg.Pool[asyncpg.Record],
+    pool: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(owners, "_GRACE_S", 0.0)
@@ -145,7 +125,7 @@ async def test_runs_that_are_being_taken_up_are_not_let_go_meanwhile(
 async def test_run_adopted_first_by_another_replica_is_no_error(
     writer: HeldUpWriter,
     replica: Replica,
-    pool: asyncpg.Pool[asyncpg.Record],
+    pool: Any,
     lines: Lines,
 ) -> None:
     await accepted(writer)
@@ -168,7 +148,7 @@ async def test_followers_of_a_run_stopped_before_its_loop_are_released(
         asyncio.get_running_loop().call_soon(lambda: feeds.append(replica.reader._feed_of(run_id)))
         suspensions.append(asyncio.create_task(replica.suspend()))
 
-    replica.notifications = cast("Any", SimpleNamespace(adopted=adopted, forget=lambda _: None))
+    replica.notifications = SimpleNamespace(adopted=adopted, forget=lambda _: None)
     writer.go_on.set()
     await replica.take_lease()
     await eventually(lambda: bool(suspensions))
@@ -179,48 +159,33 @@ async def test_followers_of_a_run_stopped_before_its_loop_are_released(
 
 
 async def test_locked_orphan_keeps_no_other_from_being_released(
-    writer: HeldUpWriter,
-    pool: asyncpg.Pool[asyncpg.Record],
-    postgres_dsn: str,
-    monkeypatch: pytest.MonkeyPatch,
+    writer: HeldUpWriter, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(owners, "_GRACE_S", 0.0)
     locked, *_ = [await accepted(writer) for _ in range(3)]
     owned = Ownership(pool, writer.replica_id, 60.0)
-    async with connect(postgres_dsn, schema=SCHEMA) as session, session.transaction():
+    async with pool.acquire() as session, session.transaction():
         await session.execute("SELECT FROM runs WHERE run_id = $1 FOR UPDATE", locked)
         assert await owned.release_orphans([]) == 2
         assert await owned.release_orphans([]) == 0
     assert await owned.release_orphans([]) == 1
 
 
-async def unowned(dsn: str, count: int) -> list[UUID]:
-    """Unowned runs, all at once."""
-    accepted = LogEvent(run_accepted=RunAccepted(user_id="u"))
-    runs = [
-        NewRun(run_id, "u", str(run_id), b"", "", "?", accepted)
-        for run_id in (new_run_id() for _ in range(count))
-    ]
+async def unowned(pool: Any, count: int) -> list[UUID]:
+    runs = [run_of("u") for _ in range(count)]
     run_ids = [run.run_id for run in runs]
-    async with connect(dsn, schema=SCHEMA) as session:
+    async with pool.acquire() as session, session.transaction():
         await insert_runs(session, uuid4(), runs)
         await session.execute("UPDATE runs SET replica_id = NULL WHERE run_id = ANY ($1)", run_ids)
     return run_ids
 
 
-async def until_ended(pool: asyncpg.Pool[asyncpg.Record], run_ids: list[UUID]) -> None:
-    ended = "SELECT bool_and(finished_at IS NOT NULL) FROM runs WHERE run_id = ANY ($1)"
-    async with asyncio.timeout(60):
-        while not await pool.fetchval(ended, run_ids):
-            pass
-
-
 async def test_runs_locked_after_adoption_do_not_block_others(
-    harness: Harness, pool: asyncpg.Pool[asyncpg.Record], monkeypatch: pytest.MonkeyPatch
+    harness: Harness, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await harness.add_agent(EchoAgent("pure"))
-    harness.planner.steps = [step("a", "pure")]
+    await harness.plan(EchoAgent("pure"))
     read, held = Runs.log, asyncio.Event()
+    ended = "bool_and(finished_at IS NOT NULL) FROM runs WHERE run_id = ANY ($1)"
     async with connect(harness.dsn, schema=SCHEMA) as session, harness.gateway():
 
         async def then_locked(runs: Runs, run_id: UUID) -> Any:
@@ -232,11 +197,11 @@ async def test_runs_locked_after_adoption_do_not_block_others(
 
         monkeypatch.setattr(Runs, "log", then_locked)
         async with session.transaction():
-            locked = await unowned(harness.dsn, 6)  # more than are read at once
+            locked = await unowned(pool, 6)  # more than are read at once
             await asyncio.wait_for(held.wait(), 60)
-            await until_ended(pool, await unowned(harness.dsn, 1))
+            await until(harness.dsn, ended, await unowned(pool, 1))
             assert await pool.fetchval("SELECT count(*) FROM runs WHERE finished_at IS NULL") == 6
-        await until_ended(pool, locked)
+        await until(harness.dsn, ended, locked)
 
 
 @pytest.mark.parametrize(("epoch", "driven"), [(1, False), (2, True)])
@@ -252,9 +217,7 @@ async def test_loop_that_comes_late_takes_no_place_of_a_later_owner(
         replicas.append(replica)
 
     monkeypatch.setattr(Replica, "__init__", remembered)
-    slow = SlowAgent("slow")
-    await harness.add_agent(slow)
-    harness.planner.steps = [step("a", "slow")]
+    slow = await harness.plan(SlowAgent("slow"))
     async with harness.gateway() as client:
         asking = asyncio.create_task(client.ask())
         await slow.started.wait()

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 from uuid import UUID, uuid4
 
-import asyncpg
-import grpc
 import pytest
 from click.testing import CliRunner
-from gateway_harness.harness import ERASE, Harness
+from gateway_harness.answering import refusal
+from gateway_harness.harness import Harness, erased
 from prometheus_client import CollectorRegistry
 
-from bos.gateway.v1 import RUN_STATUS_CANCELLED, GetRunRequest
+from bos.gateway.v1 import RUN_STATUS_CANCELLED
 from bos_artefacts import Owner
 from bos_cli.main import main
 from bos_errors import FailedPrecondition, Unavailable
@@ -28,49 +25,35 @@ from bos_gateway.run_log.retention import Scope, cancel, erase
 from bos_gateway.run_log.run_files import RunFiles
 from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import acquire, connect, open_database
-from bos_testkit.agents import EchoAgent, SlowAgent
+from bos_testkit.agents import SlowAgent
 from bos_testkit.plans import step
 
 SECOND = 1 / 86400  # in days
 
 
-@pytest.fixture
-async def pool(harness: Harness) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
-    async with open_database(harness.dsn, schema=SCHEMA) as opened:
-        yield opened
-
-
-async def run_ids(pool: asyncpg.Pool[asyncpg.Record]) -> set[str]:
+async def run_ids(pool: Any) -> set[str]:
     return {str(row["run_id"]) for row in await pool.fetch("SELECT run_id FROM runs")}
 
 
-async def command(harness: Harness, *arguments: str) -> tuple[int | None, str, str]:
-    """The command as a process: exit status, standard output, standard error."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", ERASE, *arguments),
-        env={**os.environ, "BOS_GATEWAY_STORE_URL": harness.dsn},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await process.communicate()
-    return process.returncode, out.decode(), err.decode()
+def maintenance(pool: Any, days: float | None, *files: RunFiles, **more: Any) -> Maintenance:
+    return Maintenance(pool, days, GatewayMetrics(CollectorRegistry()), *files, **more)
+
+
+async def age(pool: Any, *runs: UUID | str) -> None:
+    """Two days go by since these runs ended."""
+    then = "UPDATE runs SET finished_at = now() - interval '2 days' WHERE run_id = ANY ($1)"
+    await pool.execute(then, runs)
 
 
 async def test_runs_are_deleted_in_batches_once_they_are_old_enough(
-    harness: Harness, pool: asyncpg.Pool[asyncpg.Record]
+    harness: Harness, pool: Any
 ) -> None:
     async with harness.gateway() as gateway:
-        old = [(await gateway.ask()).run_id for _ in range(3)]
-        young = (await gateway.ask()).run_id
-    await pool.execute(
-        "UPDATE runs SET finished_at = now() - interval '2 days' WHERE run_id = ANY ($1)",
-        [UUID(run_id) for run_id in old],
-    )
-    metrics = GatewayMetrics(CollectorRegistry())
-    off = Maintenance(pool, None, metrics)
-    assert not await off.round()
+        *old, young = [(await gateway.ask()).run_id for _ in range(4)]
+    await age(pool, *old)
+    assert not await maintenance(pool, None).round()
     assert len(await run_ids(pool)) == 4
-    day = Maintenance(pool, 1.0, metrics, batch=2)
+    day = maintenance(pool, 1.0, batch=2)
     assert await day.round()
     assert len(await run_ids(pool)) == 2
     assert not await day.round()
@@ -78,9 +61,7 @@ async def test_runs_are_deleted_in_batches_once_they_are_old_enough(
     assert {str(r["run_id"]) for r in await pool.fetch("SELECT run_id FROM run_events")} == {young}
 
 
-async def test_slow_artefact_store_holds_no_database_session(
-    harness: Harness,
-) -> None:
+async def test_slow_artefact_store_holds_no_database_session(harness: Harness) -> None:
     class SlowStore(RunFiles):
         enabled = True
         called, go_on = asyncio.Event(), asyncio.Event()
@@ -97,8 +78,7 @@ async def test_slow_artefact_store_holds_no_database_session(
         await only.execute(
             "UPDATE runs SET finished_at = now() - interval '9 days', has_files = true"
         )
-        maintenance = Maintenance(only, SECOND, GatewayMetrics(CollectorRegistry()), files)
-        task = asyncio.create_task(maintenance.round())
+        task = asyncio.create_task(maintenance(only, SECOND, files).round())
         await files.called.wait()
         async with acquire(only) as session:
             assert len(await session.fetch("SELECT FROM runs FOR UPDATE NOWAIT")) == 1
@@ -107,42 +87,37 @@ async def test_slow_artefact_store_holds_no_database_session(
         assert not await run_ids(only)
 
 
-async def test_run_under_way_is_never_too_old(
-    harness: Harness, pool: asyncpg.Pool[asyncpg.Record]
-) -> None:
-    slow = SlowAgent("slow")
-    await harness.add_agent(slow)
-    harness.planner.steps = [step("a", "slow")]
+async def test_run_under_way_is_never_too_old(harness: Harness, pool: Any) -> None:
+    slow = await harness.plan(SlowAgent("slow"))
     async with harness.gateway() as gateway:
         asked = asyncio.create_task(gateway.ask())
         await slow.started.wait()
         await pool.execute("UPDATE runs SET created_at = now() - interval '9 days'")
-        await Maintenance(pool, SECOND, GatewayMetrics(CollectorRegistry())).round()
+        await maintenance(pool, SECOND).round()
         slow.release.set()
         assert await run_ids(pool) == {(await asked).run_id}
 
 
 async def test_erasing_a_user_takes_all_of_theirs_and_nothing_else(
-    harness: Harness, pool: asyncpg.Pool[asyncpg.Record]
+    harness: Harness, pool: Any
 ) -> None:
     async with harness.gateway() as gateway:
-        mine = [(await gateway.ask()).run_id for _ in range(2)]
-        other = (await gateway.ask()).run_id
-        await pool.execute("UPDATE runs SET user_id = 'other' WHERE run_id = $1", UUID(other))
-        events = await pool.fetchval(
-            "SELECT count(*) FROM run_events WHERE run_id <> $1", UUID(other)
-        )
-        status, out, err = await command(harness, "--user", LOCAL_USER)
+        *mine, other = [(await gateway.ask()).run_id for _ in range(3)]
+        await pool.execute("UPDATE runs SET user_id = 'other' WHERE run_id = $1", other)
+        events = await pool.fetchval("SELECT count(*) FROM run_events WHERE run_id <> $1", other)
+        status, out, err = await erased(harness, "--user", LOCAL_USER)
         assert (status, err) == (0, "")
         assert f"Erased 2 run(s) of user {LOCAL_USER}: {events} event(s), " in out
         assert await run_ids(pool) == {other}
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await gateway.stub.GetRun(GetRunRequest(run_id=mine[0]))
-        assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+        assert (await refusal(gateway.run(mine[0]))).reason == "NOT_FOUND"
         # Nothing is left: the same command finds nothing, and says so.
-        status, out, err = await command(harness, "--user", LOCAL_USER)
+        status, out, err = await erased(harness, "--user", LOCAL_USER)
         assert (status, out) == (1, "")
         assert "Nothing is stored" in err
+    for arguments in ((), ("--user", "ada", "--run", str(uuid4()))):
+        refused = CliRunner().invoke(main, ["runs", "erase", *arguments])
+        assert refused.exit_code == 2
+        assert "Name either --user or --run." in refused.output
 
 
 _BESIDE = """
@@ -159,9 +134,7 @@ WHERE table_schema = current_schema() AND column_name = 'run_id'
 
 
 @pytest.mark.parametrize("how", ["erased", "expired"])
-async def test_nothing_of_a_run_is_left_in_any_table(
-    harness: Harness, pool: asyncpg.Pool[asyncpg.Record], how: str
-) -> None:
+async def test_nothing_of_a_run_is_left_in_any_table(harness: Harness, pool: Any, how: str) -> None:
     async with harness.gateway() as gateway:
         gone, kept = [UUID((await gateway.ask()).run_id) for _ in range(2)]
     for run_id in (gone, kept):
@@ -172,10 +145,8 @@ async def test_nothing_of_a_run_is_left_in_any_table(
         async with connect(harness.dsn, schema=SCHEMA) as session:
             await erase(session, Scope(run_id=gone))
     else:
-        await pool.execute(
-            "UPDATE runs SET finished_at = now() - interval '2 days' WHERE run_id = $1", gone
-        )
-        await Maintenance(pool, 1.0, GatewayMetrics(CollectorRegistry())).round()
+        await age(pool, gone)
+        await maintenance(pool, 1.0).round()
     for table in tables:
         left = await pool.fetch(f"SELECT DISTINCT run_id FROM {table}")
         assert gone not in {row["run_id"] for row in left}, table
@@ -183,13 +154,11 @@ async def test_nothing_of_a_run_is_left_in_any_table(
 
 
 async def test_run_under_way_is_erased_only_once_it_was_cancelled(
-    harness: Harness, pool: asyncpg.Pool[asyncpg.Record]
+    harness: Harness, pool: Any
 ) -> None:
     slow = SlowAgent("slow")
-    await harness.add_agent(EchoAgent("echo"))
     await harness.add_agent(slow)
     async with harness.gateway() as gateway:
-        harness.planner.steps = [step("a", "echo")]
         await gateway.ask()
         harness.planner.steps = [step("a", "slow")]
         asked = asyncio.create_task(gateway.ask())
@@ -199,7 +168,7 @@ async def test_run_under_way_is_erased_only_once_it_was_cancelled(
                 await erase(session, Scope(user_id=LOCAL_USER))
         assert "--cancel" in caught.value.message
         assert len(await run_ids(pool)) == 2
-        status, out, err = await command(harness, "--user", LOCAL_USER, "--cancel")
+        status, out, err = await erased(harness, "--user", LOCAL_USER, "--cancel")
         assert (status, err) == (0, "")
         assert "Erased 2 run(s)" in out
         assert (await asked).status == RUN_STATUS_CANCELLED
@@ -207,7 +176,7 @@ async def test_run_under_way_is_erased_only_once_it_was_cancelled(
 
 
 async def test_cancelling_without_gateway_gives_up_and_erases_nothing(
-    harness: Harness, pool: asyncpg.Pool[asyncpg.Record]
+    harness: Harness, pool: Any
 ) -> None:
     async with harness.gateway() as gateway:
         await gateway.ask()
@@ -216,13 +185,6 @@ async def test_cancelling_without_gateway_gives_up_and_erases_nothing(
         with pytest.raises(Unavailable):
             await cancel(session, Scope(user_id=LOCAL_USER), timeout_s=0.0)
     assert len(await run_ids(pool)) == 1
-
-
-def test_erasing_is_of_either_a_user_or_a_run() -> None:
-    for arguments in ((), ("--user", "ada", "--run", str(uuid4()))):
-        refused = CliRunner().invoke(main, ["runs", "erase", *arguments])
-        assert refused.exit_code == 2
-        assert "Name either --user or --run." in refused.output
 
 
 def test_only_environment_names_store_in_which_files_are_erased(

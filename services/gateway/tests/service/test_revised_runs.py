@@ -2,47 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import AbstractAsyncContextManager
-from typing import Any
 from uuid import uuid4
 
-import asyncpg
 import pytest
-from gateway_harness.harness import Client, Harness
+from gateway_harness.answering import APPROVE, Following, respond, until_released
+from gateway_harness.harness import Harness
+from gateway_harness.stored import adoptions, fetch, log_of, until
 
 from bos.gateway.v1 import (
-    APPROVAL_DECISION_APPROVE,
     APPROVAL_STATUS_APPROVED,
     RUN_STATUS_CLARIFICATION_NEEDED,
     RUN_STATUS_PARTIALLY_SUCCEEDED,
     RUN_STATUS_SUCCEEDED,
-    RUN_STATUS_WAITING_FOR_APPROVAL,
     Approval,
-    ApprovalServiceStub,
-    GetRunRequest,
-    RespondApprovalRequest,
-    Run,
 )
-from bos.planner.v1 import Step
 from bos.runlog.v1 import ApprovalResolved, LogEvent
 from bos_agentkit import AgentFailure, agent_card
 from bos_gateway.run_log.notifications import CHANNEL
-from bos_gateway.run_log.session import SCHEMA
-from bos_postgres import connect
 from bos_testkit.agents import EchoAgent, FailingAgent
-from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
 
 
 def broken(error: str = "HttpError") -> FailingAgent:
     failure = AgentFailure(error, "The other side is broken.")
     return FailingAgent("broken", error=failure, card=agent_card("broken", "Fails."))
-
-
-async def run_of(gateway: Client, run_id: str) -> Run:
-    found: Run = (await gateway.stub.GetRun(GetRunRequest(run_id=run_id), timeout=20)).run
-    return found
 
 
 @pytest.mark.requirement("B-20", "C-18", "C-20", "C-24")
@@ -53,7 +36,7 @@ async def test_revision_request_holds_failures_and_results(harness: Harness) -> 
     harness.planner.revisions = [[step("c", "echo", "use @{outputs.a.x}")]]
     async with harness.gateway(max_steps=5) as gateway:
         response = await gateway.ask("Both?", trace=True)
-        run = await run_of(gateway, response.run_id)
+        run = await gateway.run(response.run_id)
         harness.planner.revisions = [[step("c", "echo", "use @{outputs.a.x}"), step("d", "broken")]]
         lost = await gateway.ask("Both?")
         counted = [
@@ -89,13 +72,9 @@ async def test_revision_request_holds_failures_and_results(harness: Harness) -> 
 
 
 @pytest.mark.requirement("C-23")
-async def test_planner_questions_in_a_revision_end_the_run(
-    harness: Harness,
-) -> None:
+async def test_planner_questions_in_a_revision_end_the_run(harness: Harness) -> None:
     """A plan beside the questions counts for nothing, not even if it could not be taken."""
-    await harness.add_agent(EchoAgent("echo"))
-    await harness.add_agent(broken())
-    harness.planner.steps = [step("a", "echo"), step("b", "broken")]
+    await harness.plan(EchoAgent("echo"), broken())
     harness.planner.revisions = [[step("a", "echo", "otherwise")]]
     harness.planner.asks_in_revision = "Which of them?"
     async with harness.gateway() as gateway:
@@ -105,88 +84,46 @@ async def test_planner_questions_in_a_revision_end_the_run(
     assert [each.agent_name for each in response.agent_results] == ["echo", "broken"]
 
 
-@pytest.mark.parametrize(
-    ("revised", "error_type", "text", "faults"),
-    [
-        (step("c", "unknown"), "InvalidPlan", "The question could not be planned: ", 1),
-        (step("c", "broken"), "NoNewPlan", "There is no other plan.", 0),
-    ],
-    ids=["invalid", "repeated"],
-)
-async def test_only_a_planner_at_fault_is_logged_and_introduced(
-    harness: Harness, revised: Step, error_type: str, text: str, faults: int
-) -> None:
-    await harness.add_agent(broken())
-    harness.planner.steps = [step("a", "broken")]
-    harness.planner.revisions = [[revised]]
+async def test_only_a_planner_at_fault_is_logged_and_introduced(harness: Harness) -> None:
+    await harness.plan(broken())
     async with harness.gateway() as gateway:
-        response = await gateway.ask("Both?", trace=True)
-    errors = [
-        (event.data["type"].string_value, event.message)
-        for event in response.trace
-        if event.agent == "planner" and "type" in event.data
-    ]
-    assert [each[0] for each in errors] == [error_type]
-    assert errors[0][1].startswith(text)
-    logged = [e for e in gateway.telemetry.logs if e["event"] == "planner made an invalid plan"]
-    assert len(logged) == faults
+        for revised, error_type, text, faults in (
+            (step("c", "broken"), "NoNewPlan", "There is no other plan.", 0),
+            (step("c", "unknown"), "InvalidPlan", "The question could not be planned: ", 1),
+        ):
+            harness.planner.revisions = [[revised]]
+            response = await gateway.ask("Both?", trace=True)
+            ((found, message),) = [
+                (event.data["type"].string_value, event.message)
+                for event in response.trace
+                if event.agent == "planner" and "type" in event.data
+            ]
+            assert found == error_type
+            assert message.startswith(text)
+            logged = [each["event"] for each in gateway.telemetry.logs]
+            assert logged.count("planner made an invalid plan") == faults
 
 
-# With people
-
-
-def deploying(step_id: str, task: str) -> Step:
-    made = step(step_id, "deploy", task)
-    made.tools.append("trigger_deployment")
-    return made
-
-
-def patient(harness: Harness) -> AbstractAsyncContextManager[Client]:
-    """A gateway that keeps its lease however busy the machine is."""
-    return harness.gateway(lease_s=15.0, lease_renewal_s=1.0)
-
-
-async def until(connection: asyncpg.Connection[Any], query: str, *arguments: object) -> None:
-    async with asyncio.timeout(60):
-        while not await connection.fetchval(query, *arguments):
-            await connection.execute("SELECT pg_sleep(0.01)")
-
-
-WAITS = "SELECT replica_id IS NULL AND status = $2 FROM runs WHERE run_id = $1"
-
-
-async def test_void_decision_does_not_wake_a_waiting_run_again(
-    harness: Harness,
-) -> None:
+async def test_void_decision_does_not_wake_a_waiting_run_again(harness: Harness) -> None:
     """Such as one about a step of a plan that is no longer in force."""
-    await harness.add_agent(DeployAgent())
-    harness.planner.steps = [deploying("a", "deploy shop 1.2")]
-    async with patient(harness) as gateway, connect(harness.dsn, schema=SCHEMA) as connection:
-        call = gateway.stream("Deploy?")
-        async for message in call:
-            if message.event.HasField("approval_requested"):
-                break
-        run_id = message.event.run_id
-        approval_id = message.event.approval_requested.approval.approval_id
-        await until(connection, WAITS, run_id, RUN_STATUS_WAITING_FOR_APPROVAL)
+    await harness.plan_deployment()
+    async with harness.gateway() as gateway:
+        following = Following(gateway)
+        approval = await following.asked()
+        await until_released(harness.dsn, approval.run_id)
         void = Approval(approval_id=str(uuid4()), step_id="a", status=APPROVAL_STATUS_APPROVED)
         event = LogEvent(approval_resolved=ApprovalResolved(approval=void))
-        await connection.execute(
+        await fetch(
+            harness.dsn,
             "INSERT INTO run_inputs (run_id, kind, input_key, payload) "
             "VALUES ($1, 'approval', $2, $3)",
-            run_id,
-            void.approval_id,
-            event.SerializeToString(),
+            *(approval.run_id, void.approval_id, event.SerializeToString()),
         )
-        await connection.execute("SELECT pg_notify($1, 'released')", CHANNEL)
-        await until(connection, "SELECT NOT EXISTS (SELECT FROM run_inputs)")
-        await until(connection, WAITS, run_id, RUN_STATUS_WAITING_FOR_APPROVAL)
-        adoptions = "SELECT count(*) FROM run_events WHERE kind = 'run_adopted'"
-        assert await connection.fetchval(adoptions) == 1
+        await fetch(harness.dsn, "SELECT pg_notify($1, 'released')", CHANNEL)
+        await until(harness.dsn, "NOT EXISTS (SELECT FROM run_inputs)")
+        await until_released(harness.dsn, approval.run_id)
+        assert adoptions(await log_of(harness.dsn)).total() == 1
         # The one that counts is still awaited.
-        request = RespondApprovalRequest(
-            approval_id=approval_id, decision=APPROVAL_DECISION_APPROVE
-        )
-        await ApprovalServiceStub(gateway.channel).RespondApproval(request)
-        events = [message.event async for message in call]
+        await respond(gateway, approval, APPROVE)
+        events = await following.end()
     assert events[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED

@@ -5,11 +5,12 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TypeAlias
+from typing import Any
 from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
+from gateway_harness.ownership_rows import insert_run
 
 from bos.gateway.v1 import ListRunsRequest
 from bos_errors import ConfigurationError, NotFound
@@ -18,19 +19,6 @@ from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.service import migrate_store
 from bos_postgres import acquire, connect, for_user, open_database
 
-Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
-
-_RUN = """
-INSERT INTO runs (run_id, user_id, request_id, request_digest, question, status)
-VALUES ($1, $2, $3, '', 'why?', 2)
-"""
-_EVENT = """
-INSERT INTO run_events
-    (run_id, sequence, event_id, epoch, kind, schema_version, payload, created_at)
-VALUES ($1, 1, gen_random_uuid(), 1, 'run_accepted', 1, '', now())
-"""
-
-
 _ANSWER = """
 INSERT INTO answers (run_id, epoch, attempt, sequence, text, characters)
 VALUES ($1, 1, 1, 1, 'so far', 6)
@@ -38,8 +26,7 @@ VALUES ($1, 1, 1, 1, 'so far', 6)
 
 
 @asynccontextmanager
-async def pools(dsn: str) -> AsyncIterator[tuple[Pool, Pool]]:
-    await migrate_store(dsn)
+async def pools(dsn: str) -> AsyncIterator[tuple[Any, Any]]:
     async with (
         open_database(dsn, schema=SCHEMA, max_size=1) as own,
         open_database(dsn, schema=SCHEMA, max_size=1, role=READER) as readers,
@@ -47,20 +34,17 @@ async def pools(dsn: str) -> AsyncIterator[tuple[Pool, Pool]]:
         yield own, readers
 
 
-async def two_runs(dsn: str) -> tuple[UUID, UUID]:
-    """A run of ada's and one of eve's."""
-    ada, eve = uuid4(), uuid4()
-    async with connect(dsn, schema=SCHEMA) as connection:
-        for run_id, user in ((ada, "ada"), (eve, "eve")):
-            await connection.execute(_RUN, run_id, user, str(run_id))
-            await connection.execute(_EVENT, run_id)
-            await connection.execute(_ANSWER, run_id)
+async def two_runs(own: Any) -> tuple[UUID, UUID]:
+    ada, eve = await insert_run(own, uuid4()), await insert_run(own, uuid4())
+    for run_id, user in ((ada, "ada"), (eve, "eve")):
+        await own.execute("UPDATE runs SET user_id = $2 WHERE run_id = $1", run_id, user)
+        await own.execute(_ANSWER, run_id)
     return ada, eve
 
 
 async def test_a_query_without_the_owner_finds_own_rows_alone(postgres_dsn: str) -> None:
     async with pools(postgres_dsn) as (own, readers):
-        ada, eve = await two_runs(postgres_dsn)
+        ada, eve = await two_runs(own)
         for table in ("runs", "run_events", "answers"):
             wrong = f"SELECT run_id FROM {table}"
             async with acquire(readers) as connection:
@@ -86,7 +70,7 @@ async def test_readers_neither_write_nor_read_internal_tables(postgres_dsn: str)
 
 async def test_every_way_to_read_for_a_user_hides_the_runs_of_others(postgres_dsn: str) -> None:
     async with pools(postgres_dsn) as (own, readers):
-        ada, eve = await two_runs(postgres_dsn)
+        ada, eve = await two_runs(own)
         runs = Runs(own, readers)
         assert await runs.find(str(ada), "ada") == ada
         with pytest.raises(NotFound):
@@ -130,8 +114,9 @@ async def test_a_role_of_few_rights_can_own_the_log(
                 await administrator.execute(f"CREATE ROLE {READER} NOLOGIN")
             await administrator.execute(f"GRANT {READER} TO {role}")
     _, _, rest = empty_postgres_dsn.partition("@")
-    async with pools(f"postgresql://{role}:pw@{rest}") as (own, readers):
-        ada, eve = await two_runs(empty_postgres_dsn)
+    await migrate_store(dsn := f"postgresql://{role}:pw@{rest}")
+    async with pools(dsn) as (own, readers):
+        ada, eve = await two_runs(own)
         runs = Runs(own, readers)
         assert await runs.find(str(ada), "ada") == ada
         assert not await runs.of("ada").events(eve)

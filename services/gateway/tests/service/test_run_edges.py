@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
 
-import asyncpg
 import grpc
 import pytest
+from gateway_harness.answering import refusal
 from gateway_harness.harness import Client, Harness
-from gateway_harness.run_contract import stored_runs
+from gateway_harness.raw_agents import RawAgent, add_raw_agent, success
+from gateway_harness.stored import adoptions, ended_once, fetch, log_of
 
 from bos.agent.v1 import (
     SIDE_EFFECT_CLASS_IRREVERSIBLE,
@@ -23,24 +23,20 @@ from bos.gateway.v1 import (
     RUN_STATUS_SUCCEEDED,
     AgentRequest,
     AskRequest,
-    AskStreamRequest,
-    CancelRunRequest,
-    GetRunRequest,
 )
 from bos.runlog.v1 import LogEvent
-from bos_agentkit import Agent, AgentTask, agent_card, succeeded
+from bos_agentkit import AgentTask, succeeded
 from bos_chassis.settings import ServerSettings
 from bos_chassis.values import make_table
 from bos_errors import (
     ConfigurationError,
     Unavailable,
-    from_rpc_error,
 )
 from bos_gateway.core.run_state import BrokenLog, RunState
 from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.runs import orchestrator
 from bos_postgres import connect
-from bos_testkit.agents import CountingAgent, EchoAgent, SlowAgent
+from bos_testkit.agents import CountingAgent, EchoAgent, RecordingAgent, SlowAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
 
@@ -69,15 +65,11 @@ async def held(dsn: str, kind: str) -> AsyncIterator[None]:
 async def test_only_harmless_steps_start_before_their_dispatch(
     harness: Harness, side_effect: SideEffectClass, early: bool
 ) -> None:
-    acting, pure = CountingAgent("acting", side_effect=side_effect), EchoAgent("pure")
-    await harness.add_agent(acting)
-    await harness.add_agent(pure)
-    harness.planner.steps = [step("p", "pure"), step("a", "acting")]
+    pure, acting = EchoAgent("pure"), CountingAgent("acting", side_effect=side_effect)
+    await harness.plan(pure, acting)
     async with harness.gateway() as gateway:
         async with held(harness.dsn, "step_dispatched"):
-            call = gateway.stub.AskStream(
-                AskStreamRequest(request=AgentRequest(question="Go?")), timeout=60
-            )
+            call = gateway.stream()
             await eventually(lambda: bool(pure.inputs))
             if early:
                 await eventually(lambda: bool(acting.inputs))
@@ -89,20 +81,15 @@ async def test_only_harmless_steps_start_before_their_dispatch(
 
 @pytest.mark.requirement("A-09")
 async def test_no_event_is_shown_before_its_commit(harness: Harness) -> None:
-    pure = EchoAgent("pure")
-    await harness.add_agent(pure)
-    harness.planner.steps = [step("p", "pure")]
+    pure = await harness.plan(EchoAgent("pure"))
     async with harness.gateway() as gateway:
         async with held(harness.dsn, "planned"):
-            call = gateway.stub.AskStream(
-                AskStreamRequest(request=AgentRequest(question="Go?")), timeout=60
-            )
+            call = gateway.stream()
             first = await call.read()
             # The step has begun on a plan that is not in the log yet.
             await eventually(lambda: bool(pure.inputs))
             second = asyncio.ensure_future(call.read())
-            request = GetRunRequest(run_id=first.event.run_id)
-            found = (await gateway.stub.GetRun(request, timeout=20)).run
+            found = await gateway.run(first.event.run_id)
             assert not found.HasField("plan")
             assert found.last_sequence == 1
             assert not second.done()
@@ -114,42 +101,26 @@ async def test_no_event_is_shown_before_its_commit(harness: Harness) -> None:
     assert sequences == sorted(set(sequences))
 
 
-async def test_run_whose_log_refuses_event_ends_behind_what_is_stored(
-    harness: Harness,
-) -> None:
+async def test_run_whose_log_refuses_event_ends_behind_what_is_stored(harness: Harness) -> None:
     """Its owner had gone on from the event that is refused; nothing of that counts."""
-    pure = EchoAgent("pure")
-    await harness.add_agent(pure)
-    harness.planner.steps = [step("p", "pure")]
+    await harness.plan(EchoAgent("pure"))
     async with harness.gateway() as gateway:
-        async with connect(harness.dsn, schema=SCHEMA) as session:
-            await session.execute("ALTER TABLE run_events ADD CHECK (kind <> 'step_finished')")
-        response = await gateway.ask("Go?", request_id="r")
-        assert response.status == RUN_STATUS_FAILED
-    run = (await stored_runs(harness.dsn))["r"]
-    assert run.finished
-    assert run.sequences == list(range(1, len(run.events) + 1))
-    assert [event.HasField("run_finished") for event in run.events].count(True) == 1
+        await fetch(harness.dsn, "ALTER TABLE run_events ADD CHECK (kind <> 'step_finished')")
+        assert (await gateway.ask("Go?")).status == RUN_STATUS_FAILED
+    await ended_once(harness.dsn, "Go?")
 
 
 async def test_nothing_that_acts_begins_once_the_run_was_cancelled(harness: Harness) -> None:
     """Though its dispatch comes into the log, before the cancel or together with it."""
-    acting, pure = (
-        CountingAgent("acting", side_effect=SIDE_EFFECT_CLASS_IRREVERSIBLE),
-        EchoAgent("p"),
-    )
-    await harness.add_agent(acting)
-    await harness.add_agent(pure)
-    harness.planner.steps = [step("p", "p"), step("a", "acting")]
+    pure = EchoAgent("pure")
+    acting = CountingAgent("acting", side_effect=SIDE_EFFECT_CLASS_IRREVERSIBLE)
+    await harness.plan(pure, acting)
     async with harness.gateway() as gateway:
         async with held(harness.dsn, "step_dispatched"):
-            call = gateway.stub.AskStream(
-                AskStreamRequest(request=AgentRequest(question="Go?")), timeout=60
-            )
+            call = gateway.stream()
             first = await call.read()
             await eventually(lambda: bool(pure.inputs))
-            request = CancelRunRequest(run_id=first.event.run_id, reason="no")
-            await gateway.stub.CancelRun(request, timeout=20)
+            await gateway.cancel(first.event.run_id, "no")
         while (message := await call.read()) is not grpc.aio.EOF:
             last = message.event
     assert last.run_finished.response.status == RUN_STATUS_CANCELLED
@@ -159,55 +130,28 @@ async def test_nothing_that_acts_begins_once_the_run_was_cancelled(harness: Harn
 async def test_a_defect_in_applying_an_event_ends_the_run_at_once(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    agent, sound = EchoAgent("pure"), orchestrator.apply
+    agent, sound = await harness.plan(EchoAgent("pure")), orchestrator.apply
 
     def broken(state: RunState, event: LogEvent) -> None:
         sound(state, event)
         if event.HasField("step_finished"):
             raise BrokenLog("a defect")
 
-    await harness.add_agent(agent)
-    harness.planner.steps = [step("p", "pure")]
     monkeypatch.setattr(orchestrator, "apply", broken)
     async with harness.gateway() as gateway:
-        response = await gateway.ask("Go?", request_id="r")
-    assert response.status == RUN_STATUS_FAILED
+        assert (await gateway.ask("Go?")).status == RUN_STATUS_FAILED
     assert len(agent.inputs) == 1
-    run = (await stored_runs(harness.dsn))["r"]
-    assert run.sequences == list(range(1, len(run.events) + 1))
-    assert not any(event.HasField("run_adopted") for event in run.events)
+    await ended_once(harness.dsn, "Go?")
+    assert not adoptions(await log_of(harness.dsn))
 
 
-class Answering(Agent):
-    """Returns the result that the test made."""
-
-    def __init__(self, name: str, change: Any) -> None:
-        self.card = agent_card(name, "Test agent.")
-        self._change = change
-
-    async def execute(self, task: AgentTask) -> AgentResult:
-        result = succeeded(task, answer="Here it is.")
-        self._change(result, task)
-        return result
-
-
-async def _locked(dsn: str, statement: str) -> asyncpg.Connection:
-    connection = await asyncpg.connect(dsn)
-    await connection.execute("BEGIN")
-    await connection.execute(statement)
-    return connection
-
-
-async def test_run_is_driven_if_its_caller_left_during_acceptance(
-    harness: Harness,
-) -> None:
+async def test_run_is_driven_if_its_caller_left_during_acceptance(harness: Harness) -> None:
     async with harness.gateway() as gateway:
-        lock = await _locked(harness.dsn, "LOCK TABLE gateway.runs IN SHARE MODE")
-        request = AskRequest(request=AgentRequest(question="Still there?", request_id="r"))
-        with pytest.raises(grpc.aio.AioRpcError):
-            await gateway.stub.Ask(request, timeout=0.5)
-        await lock.execute("ROLLBACK")
-        await lock.close()
+        async with connect(harness.dsn, schema=SCHEMA) as session, session.transaction():
+            await session.execute("LOCK TABLE runs IN SHARE MODE")
+            question = AgentRequest(question="Still there?", request_id="r")
+            with pytest.raises(grpc.aio.AioRpcError):
+                await gateway.call(AskRequest(request=question), timeout_s=0.5)
         response = await gateway.ask("Still there?", request_id="r")
     assert response.status == RUN_STATUS_SUCCEEDED
     assert len(harness.planner.requests) == 1
@@ -219,22 +163,17 @@ async def test_gateway_refuses_a_pooler_before_it_changes_the_database(
     async def shares_sessions(dsn: str) -> None:
         raise ConfigurationError("A connection pooler is in front.", reason="DATABASE_POOLER")
 
-    connection = await asyncpg.connect(harness.dsn)
-    await connection.execute("DROP SCHEMA gateway CASCADE")
     monkeypatch.setattr("bos_gateway.service.require_session_features", shares_sessions)
-    with pytest.raises(ConfigurationError):
-        async with harness.gateway():
-            pass
-    assert not await connection.fetchval("SELECT to_regnamespace('gateway') IS NOT NULL")
-    await connection.close()
+    async with connect(harness.dsn) as session:
+        await session.execute("DROP SCHEMA gateway CASCADE")
+        with pytest.raises(ConfigurationError):
+            async with harness.gateway():
+                pass
+        assert not await session.fetchval("SELECT to_regnamespace('gateway') IS NOT NULL")
 
 
-async def test_draining_ends_streams_before_its_grace_period(
-    harness: Harness,
-) -> None:
-    slow = SlowAgent("slow")
-    await harness.add_agent(slow)
-    harness.planner.steps = [step("a", "slow")]
+async def test_draining_ends_streams_before_its_grace_period(harness: Harness) -> None:
+    slow = await harness.plan(SlowAgent("slow"))
     grace_s = 300.0
     async with AsyncExitStack() as stack:
         opened = harness.gateway(server=ServerSettings.load(grace_s=grace_s))
@@ -244,20 +183,23 @@ async def test_draining_ends_streams_before_its_grace_period(
             await slow.started.wait()
             async with asyncio.timeout(grace_s / 2):
                 await stack.aclose()
-            with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await asked
-    assert isinstance(from_rpc_error(caught.value), Unavailable)
+            assert isinstance(await refusal(asked), Unavailable)
+
+
+class Rows(RecordingAgent):
+    """Returns cells in its table, its data and its trace."""
+
+    async def behave(self, task: AgentTask) -> AgentResult:
+        task.trace.message("Fetched", row="cell-secret")
+        data = {"top": "cell-secret"}
+        table = make_table(["c"], [["cell-secret"]])
+        return succeeded(task, answer="Here it is.", data=data, table=table)
 
 
 @pytest.mark.requirement("A-02", "A-07")
 async def test_without_data_a_client_sees_no_rows_in_any_event(harness: Harness) -> None:
-    def rows(result: AgentResult, task: AgentTask) -> None:
-        task.trace.message("Fetched", row="cell-secret")
-        result.table.CopyFrom(make_table(["c"], [["cell-secret"]]))
-        result.data.fields["top"].string_value = "cell-secret"
-
-    await harness.add_agent(Answering("rows", rows))
-    await harness.add_agent(Answering("next", lambda result, task: None))
+    await harness.add_agent(Rows("rows"))
+    await add_raw_agent(harness, RawAgent("next", lambda _: success()))
     harness.planner.steps = [step("a", "rows"), step("b", "next", "use @{outputs.a.top}")]
     async with harness.gateway() as gateway:
         hidden = await gateway.events(include_data=False)
@@ -269,31 +211,17 @@ async def test_without_data_a_client_sees_no_rows_in_any_event(harness: Harness)
     assert "cell-secret" in str(shown)
 
 
-@asynccontextmanager
-async def refusing_events(dsn: str, sqlstate: str) -> AsyncIterator[None]:
-    """While the block runs PostgreSQL takes no event, with the error of a real reason for that."""
-    connection = await asyncpg.connect(dsn)
-    await connection.execute(
-        "CREATE FUNCTION gateway.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-        f"RAISE 'not today' USING ERRCODE = '{sqlstate}'; END $$;"
-        "CREATE TRIGGER refuse BEFORE INSERT ON gateway.run_events FOR EACH ROW "
-        "EXECUTE FUNCTION gateway.refuse()"
-    )
-    try:
-        yield
-    finally:
-        await connection.execute("DROP FUNCTION gateway.refuse CASCADE")
-        await connection.close()
-
-
-async def test_store_without_write_access_refuses_questions(
-    harness: Harness,
-) -> None:
-    await harness.add_agent(EchoAgent("echo"))
+async def test_store_without_write_access_refuses_questions(harness: Harness) -> None:
     async with harness.gateway() as gateway:
-        async with refusing_events(harness.dsn, "42501"):
-            with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await gateway.ask("forbidden")
-            assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
-            assert "not today" not in (refused.value.details() or "")
+        for statement in (
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+            "RAISE 'not today' USING ERRCODE = '42501'; END $$",
+            "CREATE TRIGGER refuse BEFORE INSERT ON run_events FOR EACH ROW "
+            "EXECUTE FUNCTION refuse()",
+        ):
+            await fetch(harness.dsn, statement)
+        refused = await refusal(gateway.ask("forbidden"))
+        assert refused.code == grpc.StatusCode.UNAVAILABLE
+        assert "not today" not in str(refused)
+        await fetch(harness.dsn, "DROP FUNCTION refuse CASCADE")
         assert (await gateway.ask("allowed")).status == RUN_STATUS_SUCCEEDED

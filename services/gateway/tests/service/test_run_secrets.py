@@ -1,26 +1,22 @@
 """Credentials that came with a question: who gets them, where they are kept, and for how long."""
 
-import asyncio
 import base64
-import json
 import os
 import tempfile
-from collections.abc import Mapping
-from dataclasses import asdict
-from uuid import UUID
+from typing import Any
 
-import pytest
 from gateway_harness.harness import SHORT_LEASE, Client, Harness, gateway_process
+from gateway_harness.stored import fetch, until
 from google.protobuf.struct_pb2 import Struct
 
-from bos.gateway.v1 import CancelRunRequest, GetRunRequest, RunStatus
+from bos.gateway.v1 import RunStatus
 from bos_agentkit import agent_card
 from bos_gateway.key_ring import SecretsKeyRing
 from bos_gateway.operator.commands.deployment import Deployment
 from bos_gateway.operator.commands.store import check_secrets
 from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
-from bos_testkit.agents import EchoAgent, RecordingAgent, SlowAgent
+from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
 
@@ -39,17 +35,10 @@ def credentials() -> Struct:
     return context
 
 
-def declares(agent: type[RecordingAgent], name: str) -> RecordingAgent:
-    return agent(name, card=agent_card(name, f"Test {name}.", secret_context_keys=["shop_token"]))
-
-
 async def plan_slow(harness: Harness) -> SlowAgent:
     """An agent that declares the credential, and waits."""
-    slow = declares(SlowAgent, "slow")
-    assert isinstance(slow, SlowAgent)
-    await harness.add_agent(slow)
-    harness.planner.steps = [step("a", "slow")]
-    return slow
+    card = agent_card("slow", "Waits.", secret_context_keys=["shop_token"])
+    return await harness.plan(SlowAgent("slow", card=card))
 
 
 async def begun(client: Client, request_id: str = "") -> str:
@@ -60,14 +49,17 @@ async def begun(client: Client, request_id: str = "") -> str:
     return str(message.event.run_id)
 
 
-async def rows(harness: Harness) -> list[Mapping[str, object]]:
-    async with connect(harness.dsn, schema=SCHEMA) as session:
-        return [dict(row) for row in await session.fetch(ROWS)]
+async def rows(harness: Harness) -> list[Any]:
+    return await fetch(harness.dsn, ROWS)
 
 
-async def test_adopter_sends_credentials_to_declaring_agents_alone(
-    harness: Harness,
-) -> None:
+TAMPER = (
+    "UPDATE run_secrets SET ciphertext = "
+    "set_byte(ciphertext, 20, get_byte(ciphertext, 20) # 1) WHERE run_id = $1"
+)
+
+
+async def test_adopter_sends_credentials_to_declaring_agents_alone(harness: Harness) -> None:
     slow, other = await plan_slow(harness), EchoAgent("other")
     await harness.add_agent(other)
     harness.planner.steps = [step("a", "slow"), step("b", "other", "", "a")]
@@ -92,19 +84,14 @@ async def test_adopter_sends_credentials_to_declaring_agents_alone(
     assert SECRET not in logged + str(events)
 
 
-async def test_run_resumed_by_its_gateway_keeps_unstored_credentials(
-    harness: Harness,
-) -> None:
+async def test_run_resumed_by_its_gateway_keeps_unstored_credentials(harness: Harness) -> None:
     slow = await plan_slow(harness)
-    async with harness.gateway() as gateway, connect(harness.dsn, schema=SCHEMA) as session:
+    async with harness.gateway() as gateway:
         run_id = await begun(gateway)
         await slow.started.wait()
-        async with asyncio.timeout(60):  # its owner is asked to go on, not found to have lost it
-            while not await session.fetchval(  # noqa: ASYNC110
-                "SELECT count(*) FROM run_events WHERE kind = 'step_dispatched'"
-            ):
-                await asyncio.sleep(0.01)
-        await session.execute("UPDATE runs SET replica_id = NULL")
+        # Its owner is asked to go on, not found to have lost it.
+        await until(harness.dsn, "count(*) > 0 FROM run_events WHERE kind = 'step_dispatched'")
+        await fetch(harness.dsn, "UPDATE runs SET replica_id = NULL")
         await eventually(lambda: len(slow.inputs) == 2)
         slow.release.set()
         await gateway.watch(run_id)
@@ -118,25 +105,12 @@ async def test_credentials_are_deleted_with_the_end_of_their_run(harness: Harnes
         await slow.started.wait()
         assert await begun(gateway, "mine") == run_id
         assert [str(row["run_id"]) for row in await rows(harness)] == [run_id]
-        await gateway.stub.CancelRun(CancelRunRequest(run_id=run_id))
+        await gateway.cancel(run_id)
         await gateway.watch(run_id)
         assert await rows(harness) == []
 
 
-async def _damaged(harness: Harness, run_id: str, how: str) -> None:
-    async with connect(harness.dsn, schema=SCHEMA) as session:
-        if how == "tampered":
-            await session.execute(
-                "UPDATE run_secrets SET ciphertext = set_byte(ciphertext, 20, "
-                "get_byte(ciphertext, 20) # 1) WHERE run_id = $1",
-                UUID(run_id),
-            )
-        else:
-            await session.execute("DELETE FROM run_secrets")
-
-
-@pytest.mark.parametrize("how", ["tampered", "never stored"])
-async def test_untrusted_credential_fails_its_step_only(harness: Harness, how: str) -> None:
+async def test_untrusted_credential_fails_its_step_only(harness: Harness) -> None:
     slow, other = await plan_slow(harness), EchoAgent("other")
     await harness.add_agent(other)
     harness.planner.steps = [step("a", "slow"), step("b", "other")]
@@ -147,7 +121,7 @@ async def test_untrusted_credential_fails_its_step_only(harness: Harness, how: s
         await eventually(lambda: len(slow.inputs) == 2)
         process.kill()
         await process.wait()
-    await _damaged(harness, run_id, how)
+    await fetch(harness.dsn, TAMPER, run_id)
     async with harness.gateway(secrets_keys=keys, **SHORT_LEASE) as gateway:
         response = (await gateway.watch(run_id))[-1].run_finished.response
         slow.release.set()
@@ -157,9 +131,7 @@ async def test_untrusted_credential_fails_its_step_only(harness: Harness, how: s
     assert response.status == RunStatus.RUN_STATUS_PARTIALLY_SUCCEEDED
 
 
-async def test_credentials_without_a_key_live_as_long_as_the_gateway(
-    harness: Harness,
-) -> None:
+async def test_credentials_without_a_key_live_as_long_as_the_gateway(harness: Harness) -> None:
     slow = await plan_slow(harness)
     with tempfile.TemporaryFile() as log:
         async with gateway_process(harness, log=log) as (process, client):
@@ -173,7 +145,7 @@ async def test_credentials_without_a_key_live_as_long_as_the_gateway(
     assert [dict(each.secrets) for each in slow.inputs] == [{"shop_token": SECRET}]
     async with harness.gateway(**SHORT_LEASE) as gateway:
         await gateway.watch(run_id)
-        run = (await gateway.stub.GetRun(GetRunRequest(run_id=run_id))).run
+        run = await gateway.run(run_id)
     assert run.response.agent_results[0].error.type == "CredentialLost"
     assert len(slow.inputs) == 1
 
@@ -181,25 +153,25 @@ async def test_credentials_without_a_key_live_as_long_as_the_gateway(
 async def test_doctor_distinguishes_a_missing_key_from_a_wrong_one(harness: Harness) -> None:
     slow = await plan_slow(harness)
     keys = new_key()
-    ring = SecretsKeyRing.parse(keys)
+    ring, other = SecretsKeyRing.parse(keys), SecretsKeyRing.parse(new_key())
 
-    async def finding(ring: SecretsKeyRing | None, ids: frozenset[str]) -> dict[str, object]:
+    async def finding(ring: SecretsKeyRing | None, ids: frozenset[str]) -> str:
         deployment = Deployment("test", "", "", "", {}, "", 1.0, secrets=ring, secrets_key_ids=ids)
         async with connect(harness.dsn, schema=SCHEMA) as session:
-            return asdict(await check_secrets(session, deployment))
+            found = await check_secrets(session, deployment)
+        assert SECRET not in str(found)
+        return found.level
 
     async with harness.gateway(secrets_keys=keys) as gateway:
-        assert (await finding(None, frozenset()))["level"] == "warning"
+        assert await finding(None, frozenset()) == "warning"
         run_id = await begun(gateway)
         await slow.started.wait()
-        assert (await finding(ring, ring.ids))["level"] == "ok"
-        assert (await finding(None, ring.ids))["level"] == "ok"
-        assert (await finding(None, frozenset({"k2"})))["level"] == "problem"
-        other = SecretsKeyRing.parse(new_key())
-        assert (await finding(other, other.ids))["level"] == "problem"
-        await _damaged(harness, run_id, "tampered")
-        assert SECRET not in json.dumps(await finding(ring, ring.ids))
-        assert (await finding(ring, ring.ids))["level"] == "problem"
+        assert await finding(ring, ring.ids) == "ok"
+        assert await finding(None, ring.ids) == "ok"
+        assert await finding(None, frozenset({"k2"})) == "problem"
+        assert await finding(other, other.ids) == "problem"
+        await fetch(harness.dsn, TAMPER, run_id)
+        assert await finding(ring, ring.ids) == "problem"
         slow.release.set()
         await gateway.watch(run_id)
-    assert (await finding(ring, ring.ids))["level"] == "ok"
+    assert await finding(ring, ring.ids) == "ok"

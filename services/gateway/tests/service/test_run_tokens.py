@@ -10,13 +10,15 @@ from uuid import uuid4
 import grpc
 import jwt
 import pytest
+from gateway_harness.answering import refusal
+from gateway_harness.callers import bearer
 from gateway_harness.harness import Client, Harness
+from gateway_harness.ownership_rows import insert_run
 
 from bos.agent.v1 import AgentCard, AgentResult
 from bos.gateway.v1 import (
     APPROVAL_DECISION_APPROVE,
     AgentRequest,
-    ApprovalServiceStub,
     AskRequest,
     AskStreamRequest,
     CancelRunRequest,
@@ -27,10 +29,8 @@ from bos.gateway.v1 import (
     ListAgentsRequest,
     ListApprovalsRequest,
     ListRunsRequest,
-    OrchestratorServiceStub,
     PlanQuestionRequest,
     RespondApprovalRequest,
-    RunTokenServiceStub,
     WatchRunRequest,
 )
 from bos_agentkit import AgentTask, agent_card
@@ -47,9 +47,6 @@ from bos_chassis.settings import AuthSettings
 from bos_errors import ResourceExhausted
 from bos_gateway import service
 from bos_gateway.ownership.attempt_checks import Attempts
-from bos_gateway.run_log.session import SCHEMA
-from bos_gateway.service import migrate_store
-from bos_postgres import open_database
 from bos_testkit.agents import SlowAgent
 from bos_testkit.plans import step
 
@@ -57,12 +54,10 @@ pytestmark = pytest.mark.security
 
 PRIVATE, PUBLIC = generate_keypair()
 # However slow the machine is, no lease runs out by itself.
-PATIENT: dict[str, Any] = {
-    "run_token_private_key": PRIVATE,
-    "lease_s": 60,
-    "lease_renewal_s": 1,
-    "run_timeout_s": 600,
-}
+PATIENT: dict[str, Any] = {"run_token_private_key": PRIVATE, "lease_s": 60, "run_timeout_s": 600}
+
+
+AUTH = AuthSettings(run_token_public_keys=PUBLIC)
 KEY = "a-static-key-of-sixteen"
 WANTED = ["gateway", "identity", "memory", "planner", "mcp_db", "sandbox", "other"]
 
@@ -80,23 +75,13 @@ class Holder(SlowAgent):
 
 
 async def under_way(gateway: Client, token: str) -> bool:
-    """What the gateway says of the token."""
-    stub, metadata = RunTokenServiceStub(gateway.channel), ((RUN_TOKEN_KEY, token),)
-    answer = await stub.CheckRunToken(CheckRunTokenRequest(), timeout=60, metadata=metadata)
-    return bool(answer.under_way)
-
-
-async def refusal(call: Any) -> grpc.StatusCode:
-    with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await (call if not hasattr(call, "read") else call.read())
-    return refused.value.code()
+    bearer = gateway.by(((RUN_TOKEN_KEY, token),))
+    return bool((await bearer.call(CheckRunTokenRequest())).under_way)
 
 
 async def test_token_ends_with_its_step_while_the_run_goes_on(harness: Harness) -> None:
     first, second = Holder("first"), Holder("second")
-    for agent in (first, second):
-        await harness.add_agent(agent, auth=AuthSettings(run_token_public_keys=PUBLIC))
-    harness.planner.steps = [step("a", "first"), step("b", "second")]
+    await harness.plan(first, second, auth=AUTH)
     async with harness.gateway(**PATIENT) as gateway, harness.gateway(**PATIENT) as other:
         call = gateway.stream()
         await first.started.wait()
@@ -111,8 +96,7 @@ async def test_token_ends_with_its_step_while_the_run_goes_on(harness: Harness) 
         for replica in (gateway, other):
             assert not await under_way(replica, ended)
             assert await under_way(replica, going_on)
-        request = CancelRunRequest(run_id=event.run_id)
-        await gateway.stub.CancelRun(request, timeout=60)
+        await gateway.cancel(event.run_id)
         while await call.read() is not grpc.aio.EOF:
             pass
         assert not await under_way(other, going_on)
@@ -133,55 +117,42 @@ _CASES = [
 ]
 
 
-async def test_what_ends_an_attempt(postgres_dsn: str) -> None:
-    run, replica = uuid4(), uuid4()
-    principal = Principal("ada", str(run), f"{run}/0/a", "run_token", attempt=Attempt(3, 7))
-    await migrate_store(postgres_dsn)
-    async with open_database(postgres_dsn, schema=SCHEMA, max_size=2) as pool:
-        for change, expected in _CASES:
-            await pool.execute("TRUNCATE replicas, runs, run_events CASCADE")
-            await pool.execute(
-                "INSERT INTO replicas (replica_id, lease_until) "
-                "VALUES ($1, now() + interval '1 hour')",
-                replica,
-            )
-            await pool.execute(
-                "INSERT INTO runs (run_id, user_id, request_id, request_digest, question, status, "
-                "last_sequence, replica_id, epoch) VALUES ($1, 'ada', 'r', '', '', 2, 8, $2, 3)",
-                *(run, replica),
-            )
-            await pool.execute(  # its own dispatch, which the token knows of
-                "INSERT INTO run_events (run_id, sequence, event_id, epoch, kind, schema_version, "
-                "payload, created_at, step_id) "
-                "VALUES ($1, 7, $2, 3, 'step_dispatched', 1, '', now(), 'a')",
-                *(run, uuid4()),
-            )
-            await pool.execute(change)
-            assert await Attempts(pool).under_way(principal) is expected, change
-        # What prepares before there is a step goes on while there is the run.
-        prepares = Principal("ada", str(run), "", "run_token", attempt=Attempt(3, 1))
-        assert await Attempts(pool).under_way(prepares)
-        await pool.execute("DELETE FROM runs")
-        assert not await Attempts(pool).under_way(prepares)
+async def test_what_ends_an_attempt(pool: Any) -> None:
+    replica = uuid4()
+    for change, expected in _CASES:
+        await pool.execute("TRUNCATE replicas, runs, run_events CASCADE")
+        await pool.execute("INSERT INTO replicas VALUES ($1, now() + interval '1 hour')", replica)
+        run = await insert_run(pool, replica)
+        await pool.execute("UPDATE runs SET epoch = 3, last_sequence = 8")
+        # Its own dispatch, which the token knows of.
+        await pool.execute(
+            "UPDATE run_events SET sequence = 7, kind = 'step_dispatched', epoch = 3, step_id = 'a'"
+        )
+        await pool.execute(change)
+        principal = Principal("u", str(run), f"{run}/0/a", "run_token", attempt=Attempt(3, 7))
+        assert await Attempts(pool).under_way(principal) is expected, change
+    # What prepares before there is a step goes on while there is the run.
+    prepares = Principal("u", str(run), "", "run_token", attempt=Attempt(3, 1))
+    assert await Attempts(pool).under_way(prepares)
+    await pool.execute("DELETE FROM runs")
+    assert not await Attempts(pool).under_way(prepares)
 
 
-async def test_who_asks_without_end_keeps_no_other_user_waiting(postgres_dsn: str) -> None:
-    await migrate_store(postgres_dsn)
-    async with open_database(postgres_dsn, schema=SCHEMA, max_size=4) as pool:
-        attempts, answered = Attempts(pool), list[str]()
+async def test_who_asks_without_end_keeps_no_other_user_waiting(pool: Any) -> None:
+    attempts, answered = Attempts(pool), list[str]()
 
-        async def ask(user: str) -> None:
-            principal = Principal(user, str(uuid4()), "", "run_token", attempt=Attempt(1, 1))
-            assert not await attempts.under_way(principal)
-            answered.append(user)
+    async def ask(user: str) -> None:
+        principal = Principal(user, str(uuid4()), "", "run_token", attempt=Attempt(1, 1))
+        assert not await attempts.under_way(principal)
+        answered.append(user)
 
-        async with pool.acquire() as connection, connection.transaction():
-            await connection.execute("LOCK TABLE runs")  # so that questions have to wait
-            greedy = [asyncio.create_task(ask("eve")) for _ in range(110)]
-            await asyncio.wait(greedy, return_when=asyncio.FIRST_COMPLETED)
-            honest = asyncio.create_task(ask("ada"))
-        await honest
-        ends = await asyncio.gather(*greedy, return_exceptions=True)
+    async with pool.acquire() as connection, connection.transaction():
+        await connection.execute("LOCK TABLE runs")  # so that questions have to wait
+        greedy = [asyncio.create_task(ask("eve")) for _ in range(110)]
+        await asyncio.wait(greedy, return_when=asyncio.FIRST_COMPLETED)
+        honest = asyncio.create_task(ask("ada"))
+    await honest
+    ends = await asyncio.gather(*greedy, return_exceptions=True)
     assert {type(end) for end in ends} == {type(None), ResourceExhausted}
     assert answered.index("ada") < len(answered) / 2
 
@@ -199,8 +170,8 @@ async def test_card_asks_and_the_operator_grants(
     card = agent_card("greedy", "Wants all.", downstream_audiences=WANTED)
     agent = Holder("greedy", card=card)
     agent.release.set()
-    await harness.add_agent(agent, auth=AuthSettings(run_token_public_keys=PUBLIC))
-    await harness.add_agent(SlowAgent("other"), auth=AuthSettings(run_token_public_keys=PUBLIC))
+    await harness.add_agent(agent, auth=AUTH)
+    await harness.add_agent(SlowAgent("other"), auth=AUTH)
     harness.planner.steps = [step("a", "greedy")]
     more = {} if setting is None else {"agent_audiences": setting}
     async with harness.gateway(**PATIENT, **more) as gateway:
@@ -210,29 +181,23 @@ async def test_card_asks_and_the_operator_grants(
     assert claims["use"] == "step"
 
 
-def everything(channel: grpc.aio.Channel, metadata: Any) -> dict[str, Any]:
-    """A call of every method that is for people."""
-    runs, decisions = OrchestratorServiceStub(channel), ApprovalServiceStub(channel)
+def everything() -> list[Any]:
+    """A request of every method that is for people."""
     run, question = str(uuid4()), AgentRequest(question="What is new?")
-    how: dict[str, Any] = {"timeout": 60, "metadata": metadata}
-    return {
-        "Ask": runs.Ask(AskRequest(request=question), **how),
-        "AskStream": runs.AskStream(AskStreamRequest(request=question), **how),
-        "GetRun": runs.GetRun(GetRunRequest(run_id=run), **how),
-        "ListRuns": runs.ListRuns(ListRunsRequest(), **how),
-        "WatchRun": runs.WatchRun(WatchRunRequest(run_id=run), **how),
-        "CancelRun": runs.CancelRun(CancelRunRequest(run_id=run), **how),
-        "DownloadFile": runs.DownloadFile(
-            DownloadFileRequest(run_id=run, digest="sha256:" + "0" * 64), **how
-        ),
-        "ListAgents": runs.ListAgents(ListAgentsRequest(), **how),
-        "PlanQuestion": runs.PlanQuestion(PlanQuestionRequest(request=question), **how),
-        "ListApprovals": decisions.ListApprovals(ListApprovalsRequest(), **how),
-        "GetApproval": decisions.GetApproval(GetApprovalRequest(approval_id=run), **how),
-        "RespondApproval": decisions.RespondApproval(
-            RespondApprovalRequest(approval_id=run, decision=APPROVAL_DECISION_APPROVE), **how
-        ),
-    }
+    return [
+        AskRequest(request=question),
+        AskStreamRequest(request=question),
+        GetRunRequest(run_id=run),
+        ListRunsRequest(),
+        WatchRunRequest(run_id=run),
+        CancelRunRequest(run_id=run),
+        DownloadFileRequest(run_id=run, digest="sha256:" + "0" * 64),
+        ListAgentsRequest(),
+        PlanQuestionRequest(request=question),
+        ListApprovalsRequest(),
+        GetApprovalRequest(approval_id=run),
+        RespondApprovalRequest(approval_id=run, decision=APPROVAL_DECISION_APPROVE),
+    ]
 
 
 def step_token(**claims: Any) -> str:
@@ -249,27 +214,27 @@ async def test_servicers_refuse_a_run_token_if_authentication_does_not(
         yield RunTokenVerifier([PUBLIC], "gateway", "step")
 
     monkeypatch.setattr(service, "open_authenticator", open_door)
-    await harness.add_agent(SlowAgent("slow"), auth=AuthSettings(run_token_public_keys=PUBLIC))
+    await harness.add_agent(SlowAgent("slow"), auth=AUTH)
     async with harness.gateway(**PATIENT) as gateway:
-        calls = everything(gateway.channel, ((RUN_TOKEN_KEY, step_token()),))
-        refused = {name: await refusal(call) for name, call in calls.items()}
-    assert set(refused.values()) == {grpc.StatusCode.PERMISSION_DENIED}, refused
+        agent = gateway.by(((RUN_TOKEN_KEY, step_token()),))
+        for request in everything():
+            error = await refusal(agent.call(request))
+            assert error.code == grpc.StatusCode.PERMISSION_DENIED, request
 
 
 async def test_only_tokens_of_steps_can_be_checked(harness: Harness) -> None:
     foreign = RunTokenSigner(generate_keypair()[0])
     cases: list[Any] = [
         (),
-        (("authorization", f"Bearer {KEY}"),),
+        bearer(KEY),
         ((RUN_TOKEN_KEY, RunTokenSigner(PRIVATE).mint("ada", "r", "", ["gateway"], 600)),),
         ((RUN_TOKEN_KEY, foreign.mint("ada", "r", "r/0/a", ["agent"], 600)),),
         ((RUN_TOKEN_KEY, RunTokenSigner(PRIVATE, lambda: 1e9).mint("a", "r", "s", ["b"], 60)),),
     ]
     async with harness.gateway(**PATIENT, auth=AuthSettings(static_key=KEY)) as gateway:
-        stub = RunTokenServiceStub(gateway.channel)
         for metadata in cases:
-            call = stub.CheckRunToken(CheckRunTokenRequest(), timeout=60, metadata=metadata)
-            assert await refusal(call) == grpc.StatusCode.UNAUTHENTICATED
+            error = await refusal(gateway.by(metadata).call(CheckRunTokenRequest()))
+            assert error.code == grpc.StatusCode.UNAUTHENTICATED
         # An unknown run gets the same answer as one that has ended.
         assert not await under_way(gateway, step_token())
 

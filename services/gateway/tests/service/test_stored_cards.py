@@ -1,52 +1,39 @@
 """Agents' cards beside the log: once for all runs that had the same, and back in every state."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from typing import TypeAlias
+from typing import Any
 from uuid import UUID
 
-import asyncpg
-import grpc
 import pytest
+from gateway_harness.answering import refusal
 from gateway_harness.harness import Harness
+from gateway_harness.stored import log_of
 from google.protobuf.struct_pb2 import Struct
 
 from bos.agent.v1 import AgentCard
 from bos.runlog.v1 import LogEvent, RunAccepted
 from bos_agentkit import agent_card
-from bos_errors import AlreadyExists, from_rpc_error
+from bos_errors import AlreadyExists
 from bos_gateway.core.run_state import BrokenLog
 from bos_gateway.run_log.reader import Runs, StoredCards
-from bos_gateway.run_log.session import SCHEMA
-from bos_gateway.service import migrate_store
-from bos_postgres import open_database
 from bos_testkit.agents import EchoAgent, agent_server
-from bos_testkit.plans import step
 
 from .test_planted_secrets import stored
 
-Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 CARDS = [agent_card("echo", "Echoes."), agent_card("sums", "Adds up.")]
-
-
-@pytest.fixture
-async def pool(postgres_dsn: str) -> AsyncIterator[Pool]:
-    await migrate_store(postgres_dsn)
-    async with open_database(postgres_dsn, schema=SCHEMA) as pool:
-        yield pool
 
 
 def accepted(*cards: AgentCard) -> LogEvent:
     return LogEvent(run_accepted=RunAccepted(user_id="anna", cards=cards))
 
 
-async def count(pool: Pool) -> int:
+async def count(pool: Any) -> int:
     stored: int = await pool.fetchval("SELECT count(*)::int FROM cards")
     return stored
 
 
-async def test_cards_are_stored_once_and_come_back(pool: Pool) -> None:
+async def test_cards_are_stored_once_and_come_back(pool: Any) -> None:
     event = accepted(*CARDS)
     replicas = [StoredCards(pool) for _ in range(4)]
     first, *others = await asyncio.gather(*(each.without(event) for each in replicas))
@@ -62,7 +49,7 @@ async def test_cards_are_stored_once_and_come_back(pool: Pool) -> None:
             assert list(read.run_accepted.cards) == CARDS
 
 
-async def test_other_cards_are_other_rows(pool: Pool) -> None:
+async def test_other_cards_are_other_rows(pool: Any) -> None:
     changed = CARDS[::-1]
     cards = StoredCards(pool)
     before = await cards.without(accepted(*CARDS))
@@ -73,7 +60,7 @@ async def test_other_cards_are_other_rows(pool: Pool) -> None:
         assert list(event.run_accepted.cards) == whole
 
 
-async def test_few_are_kept_in_memory(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_few_are_kept_in_memory(pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bos_gateway.run_log.reader._CARDS_KEPT", 2)
     cards = StoredCards(pool)
     events = [await cards.without(accepted(agent_card(f"a{n}", "Does."))) for n in range(4)]
@@ -83,25 +70,19 @@ async def test_few_are_kept_in_memory(pool: Pool, monkeypatch: pytest.MonkeyPatc
     assert len(cards._known) == 2
 
 
-async def test_runs_share_their_cards_and_are_read_with_them(harness: Harness) -> None:
+async def test_runs_share_their_cards_and_are_read_with_them(harness: Harness, pool: Any) -> None:
     await harness.add_agent(EchoAgent("echo"))
-    harness.planner.steps = [step("a", "echo")]
     async with harness.gateway() as gateway:
         runs = [UUID((await gateway.ask(f"What? {n}")).run_id) for n in range(3)]
-    async with open_database(harness.dsn, schema=SCHEMA) as pool:
-        assert await count(pool) == 1
-        first = LogEvent.FromString(
-            await pool.fetchval(
-                "SELECT payload FROM run_events WHERE run_id = $1 AND sequence = 1", runs[0]
-            )
-        )
-        assert not first.run_accepted.cards
-        for run_id in runs:
-            log = await Runs(pool).log(run_id)
-            assert [card.name for card in log[0].run_accepted.cards] == ["echo"]
-        await pool.execute("DELETE FROM cards")
-        with pytest.raises(BrokenLog, match=f"cards {first.run_accepted.cards_digest.hex()}"):
-            await Runs(pool).log(runs[0])
+    assert await count(pool) == 1
+    (first, *_) = await log_of(harness.dsn, "run_id = $1", runs[0])
+    assert not first.run_accepted.cards
+    for run_id in runs:
+        log = await Runs(pool).log(run_id)
+        assert [card.name for card in log[0].run_accepted.cards] == ["echo"]
+    await pool.execute("DELETE FROM cards")
+    with pytest.raises(BrokenLog, match=f"cards {first.run_accepted.cards_digest.hex()}"):
+        await Runs(pool).log(runs[0])
 
 
 def shop(token: str, **more: str) -> Struct:
@@ -111,11 +92,8 @@ def shop(token: str, **more: str) -> Struct:
 
 
 @pytest.mark.security
-async def test_new_replica_knows_declared_keys_of_an_unreachable_agent(
-    harness: Harness,
-) -> None:
-    await harness.add_agent(EchoAgent("echo"))
-    harness.planner.steps = [step("a", "echo")]
+async def test_new_replica_knows_declared_keys_of_an_unreachable_agent(harness: Harness) -> None:
+    await harness.plan(EchoAgent("echo"))
     card = agent_card("shop", "Sells.", secret_context_keys=["shop_token"])
     async with AsyncExitStack() as stack:
         async with agent_server(EchoAgent("shop", card=card)) as address:
@@ -126,14 +104,14 @@ async def test_new_replica_knows_declared_keys_of_an_unreachable_agent(
             again = await fresh.ask(request_id="mine", context=shop("Token-of-tuesday"))
             assert again.run_id == asked.run_id
             await fresh.ask(request_id="new", context=shop("Token-of-wednesday"))
-            with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await fresh.ask(request_id="mine", context=shop("Token-of-monday", tenant="other"))
-            assert isinstance(from_rpc_error(refused.value), AlreadyExists)
+            other = shop("Token-of-monday", tenant="other")
+            refused = await refusal(fresh.ask(request_id="mine", context=other))
+            assert isinstance(refused, AlreadyExists)
     kept = await stored(harness)
     assert not [day for day in ("monday", "tuesday", "wednesday") if day.encode().hex() in kept]
 
 
-async def test_the_latest_card_of_each_agent_counts(pool: Pool) -> None:
+async def test_the_latest_card_of_each_agent_counts(pool: Any) -> None:
     cards = StoredCards(pool)
     assert await cards.latest() == []
     old, other = agent_card("shop", "Sells.", secret_context_keys=["old"]), agent_card("a", "Does.")

@@ -17,9 +17,7 @@ from bos.gateway.v1 import (
     SubmitRunRequest,
 )
 from bos_errors import AlreadyExists, InvalidArgument, ResourceExhausted
-from bos_testkit.agents import EchoAgent, SlowAgent
-from bos_testkit.deploy import DeployAgent
-from bos_testkit.plans import step
+from bos_testkit.agents import SlowAgent
 from bos_testkit.waiting import eventually
 
 # Longer than any wait, so that a call that should return and does not fails by its own deadline.
@@ -28,8 +26,7 @@ LONGEST_S, DEADLINE_S = 60, 30
 
 async def submit(gateway: Client, question: str = "What is new?", **request: Any) -> Run:
     message = SubmitRunRequest(request=AgentRequest(question=question, **request))
-    run: Run = (await gateway.stub.SubmitRun(message, timeout=60)).run
-    return run
+    return (await gateway.call(message)).run
 
 
 async def look_up(
@@ -38,12 +35,10 @@ async def look_up(
     request = GetRunRequest(run_id=run_id, after_sequence=after_sequence)
     if wait_s:
         request.wait.FromMilliseconds(round(wait_s * 1000))
-    run: Run = (await gateway.stub.GetRun(request, timeout=DEADLINE_S)).run
-    return run
+    return (await gateway.call(request, timeout_s=DEADLINE_S)).run
 
 
 async def until(gateway: Client, run_id: str, status: int) -> Run:
-    """The run, once it is in that state."""
     found = await look_up(gateway, run_id)
     async with asyncio.timeout(60):
         while found.status != status:
@@ -54,10 +49,7 @@ async def until(gateway: Client, run_id: str, status: int) -> Run:
 
 @pytest.fixture
 async def slow(harness: Harness) -> SlowAgent:
-    agent = SlowAgent("slow")
-    await harness.add_agent(agent)
-    harness.planner.steps = [step("a", "slow")]
-    return agent
+    return await harness.plan(SlowAgent("slow"))
 
 
 @pytest.mark.requirement("A-01", "A-09")
@@ -71,6 +63,9 @@ async def test_submitted_run_is_returned_at_once_and_goes_on_detached(
         await asyncio.wait_for(slow.started.wait(), 60)
         slow.release.set()
         ended = await look_up(gateway, submitted.run_id, LONGEST_S)
+        # It is not waited for any more.
+        for after in (ended.last_sequence, ended.last_sequence + 7):
+            assert await look_up(gateway, submitted.run_id, LONGEST_S, after) == ended
     assert ended.response.status == RUN_STATUS_SUCCEEDED
     assert ended.response.answer == "It is done."
 
@@ -107,53 +102,27 @@ async def test_submitted_run_takes_a_place_until_it_ends(harness: Harness, slow:
 
 @pytest.mark.requirement("A-01")
 async def test_submitted_run_waits_for_the_approval_of_its_user(harness: Harness) -> None:
-    await harness.add_agent(DeployAgent())
-    deploying = step("a", "deploy", "deploy shop 1.2")
-    deploying.tools.append("trigger_deployment")
-    harness.planner.steps = [deploying]
+    await harness.plan_deployment()
     async with harness.gateway() as gateway:
         submitted = await submit(gateway, "Deploy?")
         assert await until(gateway, submitted.run_id, RUN_STATUS_WAITING_FOR_APPROVAL)
 
 
-async def test_wait_ends_with_the_time_when_nothing_happens(
+async def test_wait_ends_with_the_next_event_behind_what_is_known_or_with_the_time(
     harness: Harness, slow: SlowAgent
 ) -> None:
     async with harness.gateway() as gateway:
-        submitted = await submit(gateway)
-        known = (await until(gateway, submitted.run_id, RUN_STATUS_EXECUTING)).last_sequence
+        run_id = (await submit(gateway)).run_id
+        known = (await until(gateway, run_id, RUN_STATUS_EXECUTING)).last_sequence
         for after in (None, known):
-            found = await look_up(gateway, submitted.run_id, 0.2, after)
+            found = await look_up(gateway, run_id, 0.2, after)
             assert not found.HasField("response")
             assert found.last_sequence == known
-        slow.release.set()
-
-
-async def test_wait_ends_with_the_next_event_behind_what_is_known(
-    harness: Harness, slow: SlowAgent
-) -> None:
-    harness.planner.steps = [step("a", "slow"), step("b", "slow", depends_on=["a"])]
-    async with harness.gateway() as gateway:
-        submitted = await submit(gateway)
-        known = (await until(gateway, submitted.run_id, RUN_STATUS_EXECUTING)).last_sequence
-        waiting = asyncio.create_task(
-            look_up(gateway, submitted.run_id, LONGEST_S, after_sequence=known)
-        )
-        behind = await look_up(gateway, submitted.run_id, LONGEST_S, after_sequence=known - 1)
+        waiting = asyncio.create_task(look_up(gateway, run_id, LONGEST_S, after_sequence=known))
+        behind = await look_up(gateway, run_id, LONGEST_S, after_sequence=known - 1)
         assert behind.last_sequence == known
         slow.release.set()
         assert (await waiting).last_sequence > known
-
-
-async def test_wait_for_a_run_that_has_ended_is_none(harness: Harness) -> None:
-    await harness.add_agent(EchoAgent("echo"))
-    harness.planner.steps = [step("a", "echo")]
-    async with harness.gateway() as gateway:
-        run_id = (await gateway.ask()).run_id
-        last = (await look_up(gateway, run_id, LONGEST_S)).last_sequence
-        for after in (last, last + 7):
-            found = await look_up(gateway, run_id, LONGEST_S, after)
-            assert found.response.status == RUN_STATUS_SUCCEEDED
 
 
 async def test_wait_on_another_replica_ends_with_the_run(harness: Harness, slow: SlowAgent) -> None:

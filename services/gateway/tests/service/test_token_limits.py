@@ -1,20 +1,18 @@
 """Tokens of a run and of a day at gateways: what is handed out, refused, and counted."""
 
-import asyncio
+from typing import Any
 
-import grpc
-import pytest
-from gateway_harness.admission import AS_ANNA, as_account, days, unsettled
+from gateway_harness.admission import AS_ANNA, as_account, days
+from gateway_harness.answering import refusal
 from gateway_harness.harness import Harness
+from gateway_harness.stored import fetch, until
 
 from bos.agent.v1 import AGENT_EXECUTION_STATUS_SUCCEEDED, AgentResult
 from bos.common.v1 import Usage
-from bos.gateway.v1 import RUN_STATUS_SUCCEEDED, AgentRequest, AskRequest, PlanQuestionRequest
+from bos.gateway.v1 import RUN_STATUS_SUCCEEDED
 from bos_agentkit import AgentFailure, AgentTask, agent_card
-from bos_errors import Unavailable, from_rpc_error
+from bos_errors import Unavailable
 from bos_gateway.core import budget as budgets
-from bos_gateway.run_log.session import SCHEMA
-from bos_postgres import connect
 from bos_testkit.agents import EchoAgent, FailingAgent, RecordingAgent
 from bos_testkit.plans import step
 
@@ -60,9 +58,7 @@ async def test_budget_reaches_planner_agents_and_composer(harness: Harness) -> N
 async def test_attempts_at_a_step_share_what_is_held_for_it(harness: Harness) -> None:
     failure = AgentFailure("HttpError", "Try again.", retryable=True)
     card = agent_card("failing", "Fails once.", max_retries=1)
-    agent = FailingAgent("failing", error=failure, times=1, card=card)
-    await harness.add_agent(agent)
-    harness.planner.steps = [step("a", "failing")]
+    agent = await harness.plan(FailingAgent("failing", error=failure, times=1, card=card))
     async with harness.gateway(max_run_tokens=10_000) as gateway:
         response = await gateway.ask()
     assert response.status == RUN_STATUS_SUCCEEDED
@@ -70,42 +66,33 @@ async def test_attempts_at_a_step_share_what_is_held_for_it(harness: Harness) ->
     assert [given.token_budget for given in agent.inputs] == [6000, 8000]
 
 
-async def test_day_limit_refuses_runs_and_plans_and_is_settled(harness: Harness) -> None:
-    await harness.add_agent(Spender("echo"))
-    harness.planner.steps = [step("a", "echo")]
+async def test_day_limit_refuses_runs_and_plans_and_is_settled(harness: Harness, pool: Any) -> None:
+    await harness.plan(Spender("echo"))
     bounds = {"max_run_tokens": 20_000, "max_user_day_tokens": 10_000}
     async with harness.gateway(auth=as_account(), maintenance_interval_s=0.05, **bounds) as gateway:
-        asked = AgentRequest(question="What?")
-        first = (await gateway.stub.Ask(AskRequest(request=asked), metadata=AS_ANNA)).response
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await gateway.stub.Ask(AskRequest(request=asked), metadata=AS_ANNA)
-        with pytest.raises(grpc.aio.AioRpcError) as no_plan:
-            await gateway.stub.PlanQuestion(PlanQuestionRequest(request=asked), metadata=AS_ANNA)
+        anna = gateway.by(AS_ANNA)
+        first = await anna.ask()
+        errors = [await refusal(call) for call in (anna.ask(), anna.plan())]
         assert gateway.metric("bos_runs_refused_total", reason="day_limit") == 2
-        async with asyncio.timeout(60):
-            while await unsettled(harness.dsn):
-                pass
+        await until(harness.dsn, "bool_and(token_day IS NULL) FROM runs")
     used = first.metadata.usage
     spent = used.input_tokens + used.output_tokens + used.unreported_tokens
     assert spent >= 9000
     assert first.metadata.max_tokens == 10_000  # lowered to what the day allows
-    for error in (from_rpc_error(caught.value), from_rpc_error(no_plan.value)):
+    for error in errors:
         assert error.reason == "USER_DAY_LIMIT"
         assert error.metadata["used_tokens"] == str(spent)
         assert error.metadata["limit_tokens"] == "10000"
         assert error.metadata["reset_time"].endswith("T00:00:00Z")
-        assert error.retry_after_s is not None
         assert 0 < error.retry_after_s <= 86_400
     assert len(harness.planner.requests) == 1
-    async with connect(harness.dsn, schema=SCHEMA) as connection:
-        rows = await connection.fetch("SELECT user_id, tokens FROM token_days")
-    assert dict(map(tuple, rows)) == await days(harness.dsn) == {"anna": spent, "": spent}
+    rows = await fetch(harness.dsn, "SELECT user_id, tokens FROM token_days")
+    assert dict(map(tuple, rows)) == await days(pool) == {"anna": spent, "": spent}
 
 
 async def test_plan_of_a_dry_run_gets_what_the_day_has_left(harness: Harness) -> None:
     await harness.add_agent(EchoAgent())
     bounds = {"max_run_tokens": 20_000, "max_user_day_tokens": 3000}
     async with harness.gateway(auth=as_account(), **bounds) as gateway:
-        asked = PlanQuestionRequest(request=AgentRequest(question="What would you do?"))
-        await gateway.stub.PlanQuestion(asked, metadata=AS_ANNA, timeout=30)
+        await gateway.by(AS_ANNA).plan()
     assert harness.planner.requests[0].token_budget == 3000

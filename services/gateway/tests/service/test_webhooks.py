@@ -2,32 +2,30 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from aiohttp import web
-from gateway_harness.harness import Client, Harness
+from gateway_harness.answering import DENY, Following, respond
+from gateway_harness.harness import Client, Harness, deploying
 from gateway_harness.receiver import (
+    GIVEN_UP,
     KEYS,
     LOOPBACK,
     Receiver,
     accept,
-    answer,
-    huge,
-    never,
-    open_receiver,
-)
-from gateway_harness.webhooks import (
-    DEADLINE_S,
-    GIVEN_UP,
     add,
+    answer,
     deliveries,
     ended,
-    hooks,
+    huge,
     look_up,
+    never,
+    open_receiver,
     refused,
     try_out,
-    until_state,
 )
+from gateway_harness.stored import fetch, fetchval
 from standardwebhooks.webhooks import Webhook as Verifier
 from standardwebhooks.webhooks import WebhookVerificationError
 
@@ -40,7 +38,7 @@ from bos_gateway.run_log.maintenance import Maintenance
 from bos_gateway.run_log.retention import Scope, erase, erase_some
 from bos_gateway.run_log.run_files import RunFiles
 from bos_gateway.run_log.session import SCHEMA
-from bos_postgres import connect, open_database
+from bos_postgres import connect
 from bos_testkit.agents import EchoAgent
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.internet.urls import HOSTILE_URLS
@@ -57,20 +55,25 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 
 @pytest.fixture
+async def client(harness: Harness, receiver: Receiver) -> AsyncIterator[Client]:
+    async with harness.gateway(**receiver.settings()) as opened:
+        yield opened
+
+
+@pytest.fixture
 async def echo(harness: Harness) -> None:
-    await harness.add_agent(EchoAgent("sql"))
-    harness.planner.steps = [step("a", "sql", "What is new?")]
+    await harness.add_agent(DeployAgent())
+    await harness.plan(EchoAgent("sql"))
 
 
 @pytest.mark.usefixtures("echo")
 async def test_end_of_run_is_posted_signed_with_run_as_plain_json(
-    harness: Harness, receiver: Receiver
+    receiver: Receiver, client: Client
 ) -> None:
-    async with harness.gateway(**receiver.settings()) as client:
-        made = await add(client, receiver.url("/hook?team=7"))
-        response = await client.ask(context={"api_bearer_token": "a very secret token"})
-        (delivery,) = await until_state(client, made.webhook.webhook_id, DELIVERED)
-        webhook = await look_up(client, made.webhook.webhook_id)
+    made = await add(client, receiver.url("/hook?team=7"))
+    response = await client.ask(context={"api_bearer_token": "a very secret token"})
+    (delivery,) = await ended(client, made.webhook.webhook_id, 1, DELIVERED)
+    webhook = await look_up(client, made.webhook.webhook_id)
     (got,) = receiver.received
     event = Verifier(made.secret).verify(got.body, got.headers)
     assert event["type"] == "run.finished"
@@ -92,27 +95,21 @@ async def test_end_of_run_is_posted_signed_with_run_as_plain_json(
 
 @pytest.mark.usefixtures("echo")
 async def test_only_chosen_events_of_own_runs_are_posted(
-    harness: Harness, receiver: Receiver
+    harness: Harness, receiver: Receiver, client: Client
 ) -> None:
-    async with harness.gateway(**receiver.settings()) as client:
-        await add(client, receiver.url("/asked"), gateway.WEBHOOK_EVENT_APPROVAL_REQUESTED)
-        ended = await add(client, receiver.url("/ended"), gateway.WEBHOOK_EVENT_RUN_FINISHED)
-        other = await add(client, receiver.url("/other"))
-        async with connect(harness.dsn, schema=SCHEMA) as session:
-            await session.execute(
-                "UPDATE webhooks SET user_id = 'eve' WHERE webhook_id = $1",
-                other.webhook.webhook_id,
-            )
-        await client.ask()
-        await until_state(client, ended.webhook.webhook_id, DELIVERED)
-        async with connect(harness.dsn, schema=SCHEMA) as session:
-            assert await session.fetchval("SELECT count(*) FROM webhook_deliveries") == 1
-        with refused(NotFound):
-            await deliveries(client, other.webhook.webhook_id)
+    await add(client, receiver.url("/asked"), gateway.WEBHOOK_EVENT_APPROVAL_REQUESTED)
+    made = await add(client, receiver.url("/ended"), gateway.WEBHOOK_EVENT_RUN_FINISHED)
+    other = (await add(client, receiver.url("/other"))).webhook.webhook_id
+    change = "UPDATE webhooks SET user_id = 'eve' WHERE webhook_id = $1"
+    await fetch(harness.dsn, change, other)
+    await client.ask()
+    await ended(client, made.webhook.webhook_id, 1, DELIVERED)
+    assert await fetchval(harness.dsn, "SELECT count(*) FROM webhook_deliveries") == 1
+    await refused(deliveries(client, other), NotFound)
     assert {each.path for each in receiver.received} == {"/ended"}
 
 
-async def test_a_test_says_how_the_receiver_answered(harness: Harness, receiver: Receiver) -> None:
+async def test_a_test_says_how_the_receiver_answered(receiver: Receiver, client: Client) -> None:
     answers = {
         "/ok": (answer(200), gateway.WEBHOOK_OUTCOME_ACCEPTED),
         "/huge": (huge, gateway.WEBHOOK_OUTCOME_ACCEPTED),
@@ -128,18 +125,17 @@ async def test_a_test_says_how_the_receiver_answered(harness: Harness, receiver:
             gateway.WEBHOOK_OUTCOME_REFUSED,
         ),
     }
-    async with harness.gateway(**receiver.settings()) as client:
-        for path, (respond, outcome) in answers.items():
-            receiver.answers[path] = respond
-            made = await add(client, receiver.url(path))
-            delivery = await try_out(client, made.webhook.webhook_id)
-            assert delivery.outcome == outcome, path
-            accepted = outcome == gateway.WEBHOOK_OUTCOME_ACCEPTED
-            assert delivery.state == (DELIVERED if accepted else GIVEN_UP), path
-            (got,) = [each for each in receiver.received if each.path == path]
-            event = Verifier(made.secret).verify(got.body, got.headers)
-            assert event["type"] == "webhook.test"
-            assert event["data"] == {"webhook_id": made.webhook.webhook_id}
+    for path, (reply, outcome) in answers.items():
+        receiver.answers[path] = reply
+        made = await add(client, receiver.url(path))
+        delivery = await try_out(client, made.webhook.webhook_id)
+        assert delivery.outcome == outcome, path
+        accepted = outcome == gateway.WEBHOOK_OUTCOME_ACCEPTED
+        assert delivery.state == (DELIVERED if accepted else GIVEN_UP), path
+        (got,) = [each for each in receiver.received if each.path == path]
+        event = Verifier(made.secret).verify(got.body, got.headers)
+        assert event["type"] == "webhook.test"
+        assert event["data"] == {"webhook_id": made.webhook.webhook_id}
 
 
 async def test_receiver_that_never_answers_is_timed_out(
@@ -154,25 +150,24 @@ async def test_receiver_that_never_answers_is_timed_out(
 
 @pytest.mark.usefixtures("echo")
 async def test_410_disables_a_webhook_until_a_test_is_accepted(
-    harness: Harness, receiver: Receiver
+    receiver: Receiver, client: Client
 ) -> None:
     receiver.answers["/hook"] = answer(410)
-    async with harness.gateway(**receiver.settings()) as client:
-        made = await add(client, receiver.url())
-        webhook_id = made.webhook.webhook_id
-        await client.ask()
-        (delivery,) = await until_state(client, webhook_id, GIVEN_UP)
-        assert delivery.outcome == gateway.WEBHOOK_OUTCOME_GONE
-        assert (await look_up(client, webhook_id)).disabled
-        await client.ask()
-        assert len((await deliveries(client, webhook_id)).deliveries) == 1
-        await try_out(client, webhook_id)
-        assert (await look_up(client, webhook_id)).disabled
-        receiver.answers.clear()
-        await try_out(client, webhook_id)
-        assert not (await look_up(client, webhook_id)).disabled
-        await client.ask()
-        await eventually(lambda: len(receiver.accepted) == 2)
+    made = await add(client, receiver.url())
+    webhook_id = made.webhook.webhook_id
+    await client.ask()
+    (delivery,) = await ended(client, webhook_id, 1, GIVEN_UP)
+    assert delivery.outcome == gateway.WEBHOOK_OUTCOME_GONE
+    assert (await look_up(client, webhook_id)).disabled
+    await client.ask()
+    assert len((await deliveries(client, webhook_id)).deliveries) == 1
+    await try_out(client, webhook_id)
+    assert (await look_up(client, webhook_id)).disabled
+    receiver.answers.clear()
+    await try_out(client, webhook_id)
+    assert not (await look_up(client, webhook_id)).disabled
+    await client.ask()
+    await eventually(lambda: len(receiver.accepted) == 2)
     assert [each.type for each in receiver.accepted] == ["webhook.test", "run.finished"]
 
 
@@ -184,7 +179,7 @@ async def test_event_that_keeps_failing_is_given_up_and_shown_as_such(
     async with harness.gateway(**receiver.settings(webhook_give_up_s=0.3)) as client:
         made = await add(client, receiver.url())
         await client.ask()
-        (delivery,) = await until_state(client, made.webhook.webhook_id, GIVEN_UP)
+        (delivery,) = await ended(client, made.webhook.webhook_id, 1, GIVEN_UP)
         assert client.metric("bos_webhook_deliveries_total", outcome="given_up") == 1
     assert delivery.attempts >= 2
     assert delivery.outcome == gateway.WEBHOOK_OUTCOME_SERVER_ERROR
@@ -214,18 +209,16 @@ async def test_slow_receivers_hold_up_no_other(harness: Harness, receiver: Recei
 
 @pytest.mark.usefixtures("echo")
 async def test_deleting_a_webhook_drops_what_was_not_delivered(
-    harness: Harness, receiver: Receiver
+    harness: Harness, receiver: Receiver, client: Client
 ) -> None:
     receiver.answers["/hook"] = answer(500)
-    async with harness.gateway(**receiver.settings()) as client:
-        made = await add(client, receiver.url())
-        await client.ask()
-        await eventually(lambda: bool(receiver.received))
-        request = gateway.DeleteWebhookRequest(webhook_id=made.webhook.webhook_id)
-        await hooks(client).DeleteWebhook(request, timeout=DEADLINE_S)
-        await client.ask()
-        async with connect(harness.dsn, schema=SCHEMA) as session:
-            assert await session.fetchval("SELECT count(*) FROM webhook_deliveries") == 0
+    made = await add(client, receiver.url())
+    await client.ask()
+    await eventually(lambda: bool(receiver.received))
+    webhook_id = made.webhook.webhook_id
+    await client.call(gateway.DeleteWebhookRequest(webhook_id=webhook_id))
+    await client.ask()
+    assert await fetchval(harness.dsn, "SELECT count(*) FROM webhook_deliveries") == 0
 
 
 @pytest.mark.usefixtures("echo")
@@ -234,25 +227,21 @@ async def test_two_gateways_post_each_event_once(harness: Harness, receiver: Rec
     async with harness.gateway(**settings) as one, harness.gateway(**settings) as other:
         made = await add(one, receiver.url())
         answers = await asyncio.gather(*(each.ask() for each in (one, other) * 5))
-        found = await until_state(other, made.webhook.webhook_id, DELIVERED)
-        async with asyncio.timeout(DEADLINE_S):
-            while len(found) < len(answers):
-                found = await until_state(other, made.webhook.webhook_id, DELIVERED)
+        await ended(other, made.webhook.webhook_id, len(answers), DELIVERED)
     posted = [each.event["data"]["run_id"] for each in receiver.received]
     assert sorted(posted) == sorted(answer.run_id for answer in answers)
 
 
 @pytest.mark.usefixtures("echo")
-async def test_pages_of_deliveries_have_each_once(harness: Harness, receiver: Receiver) -> None:
-    async with harness.gateway(**receiver.settings()) as client:
-        made = await add(client, receiver.url())
-        for _ in range(3):
-            await client.ask()
-        whole = await until_state(client, made.webhook.webhook_id, DELIVERED)
-        first = await deliveries(client, made.webhook.webhook_id, page_size=2)
-        rest = await deliveries(
-            client, made.webhook.webhook_id, page_size=2, page_token=first.next_page_token
-        )
+async def test_pages_of_deliveries_have_each_once(receiver: Receiver, client: Client) -> None:
+    made = await add(client, receiver.url())
+    for _ in range(3):
+        await client.ask()
+    whole = await ended(client, made.webhook.webhook_id, 3, DELIVERED)
+    first = await deliveries(client, made.webhook.webhook_id, page_size=2)
+    rest = await deliveries(
+        client, made.webhook.webhook_id, page_size=2, page_token=first.next_page_token
+    )
     paged = [each.delivery_id for each in (*first.deliveries, *rest.deliveries)]
     assert paged == [each.delivery_id for each in whole]
     assert not rest.next_page_token
@@ -260,40 +249,31 @@ async def test_pages_of_deliveries_have_each_once(harness: Harness, receiver: Re
 
 @pytest.mark.usefixtures("echo")
 async def test_maintenance_deletes_old_and_orphan_deliveries(
-    harness: Harness, receiver: Receiver
+    harness: Harness, receiver: Receiver, pool: Any
 ) -> None:
     async with harness.gateway(**receiver.settings()) as client:
         made = await add(client, receiver.url())
         await client.ask()
-        await until_state(client, made.webhook.webhook_id, DELIVERED)
-    async with (
-        open_database(harness.dsn, schema=SCHEMA, max_size=1) as pool,
-        connect(harness.dsn, schema=SCHEMA) as session,
-    ):
-        count = "SELECT count(*) FROM webhook_deliveries"
-        maintenance = Maintenance(pool, None, None)  # type: ignore[arg-type]
-        await maintenance.round()
-        assert await session.fetchval(count) == 1, "a week has not passed"
-        await session.execute(
-            "INSERT INTO webhook_deliveries (webhook_id, user_id, event) "
-            "VALUES (gen_random_uuid(), 'x', 1)"
-        )
-        await session.execute("UPDATE webhooks SET disabled_at = now()")
-        await session.execute(
-            "INSERT INTO webhook_deliveries (webhook_id, user_id, event, due_at) "
-            "SELECT webhook_id, user_id, 1, now() - interval '1 s' FROM webhooks"
-        )
-        maintenance = Maintenance(pool, None, None)  # type: ignore[arg-type]
-        await maintenance.round()
+        await ended(client, made.webhook.webhook_id, 1, DELIVERED)
+
+    async def left(**settings: float) -> list[tuple[int, int]]:
+        await Maintenance(pool, None, None, **settings).round()
         states = "SELECT state, outcome FROM webhook_deliveries ORDER BY position"
-        found = [tuple(row) for row in await session.fetch(states)]
-        assert found == [
-            (DELIVERED, gateway.WEBHOOK_OUTCOME_ACCEPTED),
-            (GIVEN_UP, gateway.WEBHOOK_OUTCOME_GONE),
-        ]
-        maintenance = Maintenance(pool, None, None, delivery_days=1e-9)  # type: ignore[arg-type]
-        await maintenance.round()
-        assert await session.fetchval(count) == 0
+        return [tuple(row) for row in await pool.fetch(states)]
+
+    accepted = (DELIVERED, gateway.WEBHOOK_OUTCOME_ACCEPTED)
+    assert await left() == [accepted], "a week has not passed"
+    await pool.execute(
+        "INSERT INTO webhook_deliveries (webhook_id, user_id, event) "
+        "VALUES (gen_random_uuid(), 'x', 1)"
+    )
+    await pool.execute("UPDATE webhooks SET disabled_at = now()")
+    await pool.execute(
+        "INSERT INTO webhook_deliveries (webhook_id, user_id, event, due_at) "
+        "SELECT webhook_id, user_id, 1, now() - interval '1 s' FROM webhooks"
+    )
+    assert await left() == [accepted, (GIVEN_UP, gateway.WEBHOOK_OUTCOME_GONE)]
+    assert await left(delivery_days=1e-9) == []
 
 
 async def test_doctor_says_when_secrets_cannot_be_read(harness: Harness) -> None:
@@ -340,13 +320,10 @@ async def test_hostile_addresses_are_refused(harness: Harness) -> None:
         for url in sendable:
             for scheme in ("http", "https"):
                 hostile = url.replace("http:", f"{scheme}:", 1).replace("{port}", "8080")
-                with refused(InvalidArgument, "url"):
-                    await add(client, hostile)
-        with refused(InvalidArgument, field="url"):
-            await add(client, "https://example.com/#there")
+                await refused(add(client, hostile), InvalidArgument, "url")
+        await refused(add(client, "https://example.com/#there"), InvalidArgument, "url")
         await add(client, "http://example.com/hook")
-        request = gateway.ListWebhooksRequest()
-        listed = await hooks(client).ListWebhooks(request, timeout=DEADLINE_S)
+        listed = await client.call(gateway.ListWebhooksRequest())
     assert len(listed.webhooks) == 1
 
 
@@ -363,26 +340,20 @@ async def test_name_that_leads_inside_is_refused_when_event_is_posted(
 
 
 async def test_webhooks_are_counted_and_off_without_keys(harness: Harness) -> None:
+    url = "https://example.com/hook"
     async with harness.gateway(**KEYS, max_webhooks_per_user=2) as client:
-        with refused(InvalidArgument, field="url"):
-            await add(client, "http://example.com/hook")
-        made = [await add(client, "https://example.com/hook") for _ in range(2)]
-        async with connect(harness.dsn, schema=SCHEMA) as session:
-            stored = await session.fetch("SELECT secret FROM webhooks")
+        await refused(add(client, "http://example.com/hook"), InvalidArgument, "url")
+        made = [await add(client, url) for _ in range(2)]
+        stored = await fetch(harness.dsn, "SELECT secret FROM webhooks")
         for each, row in zip(made, stored, strict=True):
             assert each.secret.startswith("whsec_")
             assert each.secret.encode() not in row["secret"], "it is encrypted"
-        with refused(ResourceExhausted):
-            await add(client, "https://example.com/hook")
-        webhooks = (await hooks(client).ListWebhooks(gateway.ListWebhooksRequest())).webhooks
+        await refused(add(client, url), ResourceExhausted)
     async with harness.gateway() as client:
-        with refused(FailedPrecondition):
-            await add(client, "https://example.com/hook")
+        await refused(add(client, url), FailedPrecondition)
     async with harness.gateway(**KEYS, max_webhooks_per_user=0) as client:
-        with refused(FailedPrecondition):
-            await add(client, "https://example.com/hook")
-        with refused(FailedPrecondition):
-            await try_out(client, webhooks[0].webhook_id)
+        await refused(add(client, url), FailedPrecondition)
+        await refused(try_out(client, made[0].webhook.webhook_id), FailedPrecondition)
 
 
 # Order within a run
@@ -405,40 +376,29 @@ class Refusing:
 
 async def denied_run(harness: Harness, client: Client) -> str:
     """A run that asked for an approval, did not get it, and has ended."""
-    asking = step("a", "deploy", "deploy shop 1.2")
-    asking.tools.append("trigger_deployment")
-    harness.planner.steps = [asking]
-    run_id = ""
-    async for message in client.stream():
-        run_id = message.event.run_id
-        if message.event.HasField("approval_requested"):
-            deny = gateway.RespondApprovalRequest(
-                approval_id=message.event.approval_requested.approval.approval_id,
-                decision=gateway.APPROVAL_DECISION_DENY,
-            )
-            await gateway.ApprovalServiceStub(client.channel).RespondApproval(deny, timeout=60)
-    return run_id
+    harness.planner.steps = [deploying()]
+    following = Following(client)
+    await respond(client, await following.asked(), DENY)
+    return (await following.end())[0].run_id
 
 
 @pytest.mark.usefixtures("echo")
 async def test_run_end_waits_for_its_earlier_event_and_others_do_not(
-    harness: Harness, receiver: Receiver
+    harness: Harness, receiver: Receiver, client: Client
 ) -> None:
-    await harness.add_agent(DeployAgent())
-    async with harness.gateway(**receiver.settings()) as client:
-        receiving = receiver.answers["/hook"] = Refusing(receiver)
-        await add(client, receiver.url())
-        run_id = await denied_run(harness, client)
-        harness.planner.steps = [step("a", "sql", "What is new?")]
-        other = (await client.ask()).run_id
-        await eventually(lambda: bool(receiver.accepted))
-        tries = receiving.refused
-        await eventually(lambda: receiving.refused > tries + 2)
-        assert [each.event["data"]["run_id"] for each in receiver.accepted] == [other]
-        of_run = [each for each in receiver.received if each.event["data"]["run_id"] == run_id]
-        assert {each.type for each in of_run} == {"approval.requested"}
-        receiving.closed = False
-        await eventually(lambda: len(receiver.accepted) == 3)
+    receiving = receiver.answers["/hook"] = Refusing(receiver)
+    await add(client, receiver.url())
+    run_id = await denied_run(harness, client)
+    harness.planner.steps = [step("a", "sql", "What is new?")]
+    other = (await client.ask()).run_id
+    await eventually(lambda: bool(receiver.accepted))
+    tries = receiving.refused
+    await eventually(lambda: receiving.refused > tries + 2)
+    assert [each.event["data"]["run_id"] for each in receiver.accepted] == [other]
+    of_run = [each for each in receiver.received if each.event["data"]["run_id"] == run_id]
+    assert {each.type for each in of_run} == {"approval.requested"}
+    receiving.closed = False
+    await eventually(lambda: len(receiver.accepted) == 3)
     _, asked, end = receiver.accepted
     assert [asked.type, end.type] == ["approval.requested", "run.finished"]
     shown = asked.event["data"]["approval"]
@@ -457,29 +417,26 @@ async def test_end_of_run_is_posted_once_its_earlier_event_is_given_up(
         run_id = await denied_run(harness, client)
         await eventually(lambda: bool(receiver.accepted))
         found = await ended(client, made.webhook.webhook_id, 2)
-        page = await deliveries(client, made.webhook.webhook_id)
     (accepted,) = receiver.accepted
     assert (accepted.type, accepted.event["data"]["run_id"]) == ("run.finished", run_id)
     assert [each.state for each in found].count(GIVEN_UP) == 1
-    assert len(page.deliveries) == 2
 
 
 @pytest.mark.usefixtures("echo")
 @pytest.mark.parametrize("by_account", [True, False])
 async def test_webhooks_go_with_the_runs_of_their_user(
-    harness: Harness, receiver: Receiver, *, by_account: bool
+    harness: Harness, receiver: Receiver, client: Client, *, by_account: bool
 ) -> None:
     receiver.answers["/hook"] = answer(500)
-    async with harness.gateway(**receiver.settings()) as client:
-        await add(client, receiver.url())
-        await client.ask()
-        await eventually(lambda: bool(receiver.received))
-        async with connect(harness.dsn, schema=SCHEMA) as session:
-            user_id = await session.fetchval("SELECT user_id FROM webhooks")
-            if by_account:
-                _, _, done = await erase_some(session, user_id, RunFiles(None))
-                assert done
-            else:
-                await erase(session, Scope(user_id))
-            for table in ("webhooks", "webhook_deliveries", "runs"):
-                assert await session.fetchval(f"SELECT count(*) FROM {table}") == 0
+    await add(client, receiver.url())
+    await client.ask()
+    await eventually(lambda: bool(receiver.received))
+    async with connect(harness.dsn, schema=SCHEMA) as session:
+        user_id = await session.fetchval("SELECT user_id FROM webhooks")
+        if by_account:
+            _, _, done = await erase_some(session, user_id, RunFiles(None))
+            assert done
+        else:
+            await erase(session, Scope(user_id))
+        for table in ("webhooks", "webhook_deliveries", "runs"):
+            assert await session.fetchval(f"SELECT count(*) FROM {table}") == 0

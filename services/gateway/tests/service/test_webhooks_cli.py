@@ -23,7 +23,6 @@ async def bos(target: str, *words: str) -> tuple[int, str, str]:
         stderr=asyncio.subprocess.PIPE,
     )
     out, errors = await asyncio.wait_for(process.communicate(), 60)
-    assert process.returncode is not None
     return process.returncode, out.decode(), errors.decode()
 
 

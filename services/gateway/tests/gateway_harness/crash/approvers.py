@@ -24,7 +24,6 @@ from bos.gateway.v1 import (
     APPROVAL_STATUS_DENIED,
     RUN_STATUS_CANCELLED,
     Approval,
-    ApprovalServiceStub,
     ApprovalStatus,
     RespondApprovalRequest,
 )
@@ -110,7 +109,6 @@ class Approvers:
         seen.cancelled = False
 
     async def respond(self, approval: Approval, decision: int, instructions: str = "") -> None:
-        """Until it is taken or refused."""
         request = RespondApprovalRequest(
             approval_id=approval.approval_id, decision=decision, instructions=instructions
         )
@@ -119,8 +117,7 @@ class Approvers:
             if clients:
                 try:
                     with may_be_away():
-                        stub = ApprovalServiceStub(clients[0].channel)
-                        answer = (await stub.RespondApproval(request, timeout=10)).approval
+                        answer = (await clients[0].call(request, timeout_s=10)).approval
                         assert answer.status == _DECISIONS[decision]
                         statuses = self.acknowledged.setdefault(approval.approval_id, set())
                         statuses.add(answer.status)
@@ -134,7 +131,6 @@ class Approvers:
 
 
 def requests_in(seen: Seen) -> list[Approval]:
-    """The requests for approval that a client saw."""
     kind = "approval_requested"
     return [e.approval_requested.approval for e in seen.events if e.HasField(kind)]
 

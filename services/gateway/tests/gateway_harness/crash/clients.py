@@ -17,7 +17,7 @@ from gateway_harness.harness import Client
 from gateway_harness.run_contract import Seen, Verdict, check_contract
 from gateway_harness.stored import until
 
-EACH = 4
+EACH = 3
 """Clients per gateway."""
 
 
@@ -38,8 +38,6 @@ async def ended_at(crash: CrashHarness, kind: str, nth: int = 1) -> AsyncIterato
 
 
 class Clients:
-    """Clients that reconnect to any gateway, and the events they got."""
-
     def __init__(self, crash: CrashHarness) -> None:
         self._crash = crash
         self._tasks: list[asyncio.Task[None]] = []
@@ -58,7 +56,6 @@ class Clients:
         return asked
 
     def follow(self, where: Callable[[], Sequence[Client]], question: str, seen: Seen) -> None:
-        """One more client of a run."""
         self._crash.seen.append(seen)
         self._tasks.append(asyncio.create_task(follow_anywhere(where, question, seen)))
 
@@ -91,7 +88,6 @@ async def until_waiting(crash: CrashHarness, runs: int) -> None:
 
 
 def has_seen(clients: Sequence[Seen], kind: str, times: int) -> bool:
-    """Whether each of these has seen so many events of a kind."""
     return all(sum(event.HasField(kind) for event in seen.events) >= times for seen in clients)
 
 
@@ -101,5 +97,4 @@ async def lease_ran_out(crash: CrashHarness, gateway: Gateway) -> None:
 
 
 async def adopted(crash: CrashHarness) -> None:
-    """Until a replica has adopted a run."""
     await until(crash.harness.dsn, "count(*) > 0 FROM run_events WHERE kind = 'run_adopted'")

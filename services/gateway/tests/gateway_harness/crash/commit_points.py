@@ -7,17 +7,12 @@ The product knows nothing of this. What a gateway commits for its runs is one st
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final
 
 import asyncpg
 
 from bos_gateway.ownership import lease, owners
 from bos_gateway.run_log import approvals, statements
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    Statement = Callable[..., Awaitable[Any]]
 
 TAKE_LEASE: Final = "take_lease"
 """The lease is taken, and what is still ours with it."""
@@ -53,29 +48,20 @@ _MAY_BE_NOTHING: Final = STATEMENTS - {RENEW, DECIDE}
 _KINDS_OF_EVENTS: Final = 11  # $12 of both statements that append
 
 
-class Observer(Protocol):
-    """Called for every commit, in the thread that makes it."""
+def observe(observer: Any) -> None:
+    """Call ``before`` and ``after`` of the observer, with its kinds, for every later commit.
 
-    def before(self, kinds: frozenset[str]) -> None:
-        """A statement that commits these kinds is about to be sent."""
-
-    def after(self, kinds: frozenset[str]) -> None:
-        """Its commit was acknowledged, and no client has been notified yet."""
-
-
-def observe(observer: Observer) -> None:
-    """Call ``observer`` for every later commit of this process."""
+    Before it is sent, and after it was acknowledged but before any client was notified.
+    """
     for method in ("fetch", "fetchval"):  # with these the gateway sends what commits
         _observe(method, observer)
 
 
-def _observe(method: str, observer: Observer) -> None:
-    send: Statement = getattr(asyncpg.Connection, method)
+def _observe(method: str, observer: Any) -> None:
+    send: Any = getattr(asyncpg.Connection, method)
 
     @functools.wraps(send)
-    async def observed(
-        connection: asyncpg.Connection[asyncpg.Record], sql: str, *arguments: Any, **options: Any
-    ) -> Any:
+    async def observed(connection: Any, sql: str, *arguments: Any, **options: Any) -> Any:
         kinds = _kinds(sql, arguments)
         if kinds:
             observer.before(kinds)

@@ -37,8 +37,6 @@ _SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 
 @dataclass
 class Failpoint:
-    """Where to fail, and how."""
-
     action: str
     kind: str
     moment: str

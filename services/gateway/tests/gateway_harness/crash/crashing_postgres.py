@@ -39,7 +39,6 @@ class CrashingPostgres:
 
 @asynccontextmanager
 async def crashing_postgres() -> AsyncIterator[CrashingPostgres]:
-    """A server that is up, and removed at the end."""
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="bos-crash-") as folder:
         server = EmbeddedPostgres(Path(folder) / "data", port=port, durable=False)

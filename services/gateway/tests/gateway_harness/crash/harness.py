@@ -75,7 +75,6 @@ class WitnessAgent(RecordingAgent):
         self.gate.set()
 
     async def behave(self, task: AgentTask) -> AgentResult:
-        """Note, work, tell what is going on, succeed."""
         metadata = task.input.metadata
         self.executions.append(Execution(metadata.step_key, metadata.attempt, time.time()))
         task.trace.decision("under way", attempt=metadata.attempt)
@@ -102,7 +101,6 @@ class EffectAgent(CountingAgent):
         return Counter(key.rsplit("/", 1)[0] for key in known)
 
     async def behave(self, task: AgentTask) -> AgentResult:
-        """Note, act, take time."""
         metadata = task.input.metadata
         self.executions.append(Execution(metadata.step_key, metadata.attempt, time.time()))
         result = await super().behave(task)
@@ -119,7 +117,6 @@ class AskedAgent(DeployAgent):
         self._takes_s = takes_s
 
     async def behave(self, task: AgentTask) -> AgentResult:
-        """Propose, or act and take time to say so."""
         result = await super().behave(task)
         await asyncio.sleep(self._takes_s)
         return result
@@ -202,16 +199,12 @@ async def open_crash_harness(dsn: str, *, takes_s: float = 0.0) -> AsyncIterator
 
 @dataclass
 class Gateway:
-    """A gateway process with injectable failures."""
-
     process: ForkedProcess
     client: Client
     replica_id: UUID
 
     async def arm(self, failpoint: str) -> None:
         """Set the failpoint; it is in force once this returns."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
         self.process.stdin.write(f"{failpoint}\n".encode())
         await self.process.stdin.drain()
         answer = json.loads(await self.process.stdout.readline())
@@ -223,7 +216,6 @@ class Gateway:
 
     @property
     def stopped(self) -> bool:
-        """Whether it has frozen itself."""
         return self.process.stopped
 
 

@@ -83,8 +83,6 @@ ACTIONS = {
 
 @dataclass(frozen=True)
 class RoundPlan:
-    """What is to happen in a round."""
-
     seed: int
     seconds: float
     lease_s: float
@@ -98,8 +96,6 @@ class RoundPlan:
 
 @dataclass
 class Stats:
-    """What has happened over all rounds."""
-
     rounds: int = 0
     kills: int = 0
     happened: Counter[str] = field(default_factory=Counter)
@@ -331,7 +327,6 @@ class Round:
             if not free:
                 continue
             slot = self._random.choice(free)
-            assert slot.gateway is not None
             slot.busy = True
             task = asyncio.create_task(self._befall(name, actions[name], slot, slot.gateway))
             self._tasks.add(task)
@@ -424,7 +419,6 @@ class Round:
 
 
 async def one_round(plan: RoundPlan, stats: Stats) -> Verdict:
-    """Everything anew."""
     async with AsyncExitStack() as stack:
         postgres = await stack.enter_async_context(crashing_postgres())
         crash = await stack.enter_async_context(open_crash_harness(postgres.dsn, takes_s=0.15))

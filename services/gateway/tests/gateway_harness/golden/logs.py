@@ -27,7 +27,6 @@ NAMES = sorted(str(path.relative_to(GOLDEN).with_suffix("")) for path in GOLDEN.
 
 
 def load(name: str) -> list[LogEvent]:
-    """The events of a log, oldest first."""
     stream = BytesIO((GOLDEN / f"{name}.binpb").read_bytes())
     events = []
     while (event := parse_length_prefixed(LogEvent, stream)) is not None:
@@ -53,7 +52,6 @@ def pin(name: str, events: Sequence[LogEvent]) -> None:
 
 
 def pinned(name: str) -> Any:
-    """What a log means."""
     return json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))
 
 
