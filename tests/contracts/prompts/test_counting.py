@@ -89,7 +89,7 @@ def test_unassigned_call_is_an_error(unknown: RecordedRequest, what: str) -> Non
 
 
 def test_the_table_has_every_question_and_the_sum() -> None:
-    text = counts.as_markdown({"schema_apart": {"growth": COUNTS, "share": COUNTS}})
+    text = counts.as_markdown({"growth": COUNTS, "share": COUNTS})
     assert "| growth | 4 | 3 | 100 | 50 | 2,000 | 431 | 2,431 |" in text
     assert "| **all 2** | 8 | 6 | 200 | 100 | 4,000 | 862 | 4,862 |" in text
 
