@@ -16,9 +16,8 @@ EXPECTED = {
         "five steps, streamed": {"rest_cpu_ms", "p50_ratio"},
         "streams that wait": {"rest_kib_each"},
     },
-    "guard": {"a query of 20 lines": {"check_us", "check_over_parse_ratio"}},
 }
-"""A part with a gateway, and one without; the others are measured by hand."""
+"""One part; the others are measured by hand."""
 
 
 def run(name: str, *arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:

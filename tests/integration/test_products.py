@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from community_servers import community_server
-from mail_servers import PASSWORD, USER, imap_server, smtp_server
+from mail_servers import PASSWORD, connection, imap_server, smtp_server
 from remote_agent import RemoteAgent, served
 
 from bos.gateway.v1 import RunEvent, RunStatus
@@ -214,13 +214,9 @@ async def test_mailbox_is_connected_searched_and_sent_from(start_product: StartP
         assert without.status == RunStatus.RUN_STATUS_FAILED
         assert "bos mail connect" in str(without)
 
-        fields = {"user": USER}
-        for name, port in {"imap": imap.port, "smtp": smtp.port}.items():
-            fields |= {f"{name}_host": "127.0.0.1", f"{name}_port": str(port)}
-            fields |= {f"{name}_security": "none"}
         identity = product.addresses["identity"]
         async with ConnectionClient(identity, api_key=product.api_key) as connections:
-            await connections.connect("mail.imap", PASSWORD, fields)
+            await connections.connect("mail.imap", PASSWORD, connection(imap, smtp).fields)
         imap.put(OFFER)
         found = await bos.ask(LOOKS)
         assert found.status == SUCCEEDED, found

@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
 ]
 
-_HONEST = 2
+_HONEST = 1
 CONNECTIONS = int(os.environ.get("BOS_TEST_FLOOD_CONNECTIONS", "50"))
 SERVERS = ("identity", "mcp_db", "rest")
 """One of each kind: gRPC, where the chassis serves all services alike, HTTP of Python and of Go."""
