@@ -1,4 +1,7 @@
-"""The whole product with REST: blocks of the guide, a browser, a program, generated requests."""
+"""The whole product with REST: blocks of the guide, a browser, a program, generated requests.
+
+`make trial NAME=rest` also generates requests at all bounds of the OpenAPI document.
+"""
 
 import asyncio
 import hashlib
@@ -34,6 +37,16 @@ PASSWORD = "correct horse battery"
 SESSION = "/v1/browserSession"
 (DRAWING,) = load_approved()
 SKIPPED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SKIPPED
+SCHEMATHESIS = ROOT / ".cache/schemathesis/bin/st"
+CHECKS = (
+    "not_a_server_error",
+    "status_code_conformance",
+    "content_type_conformance",
+    "response_schema_conformance",
+    "response_headers_conformance",
+)
+PHASES = os.environ.get("BOS_TEST_REST_PHASES", "examples,fuzzing")
+EXAMPLES = os.environ.get("BOS_TEST_REST_EXAMPLES", "5")
 DAYS = "How many days are there between 17 January 2026 and 15 June 2026?"
 
 pytestmark = [pytest.mark.e2e, pytest.mark.rest, pytest.mark.asyncio(loop_scope="module")]
@@ -437,3 +450,21 @@ async def test_denied_nothing_runs_and_the_rest_is_answered(rest_product: RestHa
     drawing = response.agent_results[1]
     assert (drawing.status, drawing.error.type) == (SKIPPED, "denied_by_user")
     assert list(drawing.files) == []
+
+
+@pytest.mark.timeout(1800)
+async def test_generated_calls_are_answered_as_documented(rest_product: RestHarness) -> None:
+    """Comes last: what it calls with the user's key changes what there is."""
+    assert SCHEMATHESIS.exists(), "make test ONLY=rest installs it"
+    process = await asyncio.create_subprocess_exec(
+        *(SCHEMATHESIS, "run", f"{rest_product.url}/openapi.json", "--no-color"),
+        *("-H", f"Authorization: Bearer {rest_product.key}"),
+        *("--checks", ",".join(CHECKS), "--phases", PHASES, "--max-examples", EXAMPLES),
+        *("--generation-deterministic", "--request-timeout", "60"),
+        cwd=rest_product.folder,
+        stdout=PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    said, _ = await process.communicate()
+    assert process.returncode == 0, said.decode()
+    assert b"Tested:" in said
