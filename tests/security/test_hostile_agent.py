@@ -241,16 +241,16 @@ async def at_work(target: Target, caller: Any) -> AsyncIterator[str]:
         await target.runs.CancelRun(cancel, metadata=caller, timeout=_TIMEOUT_S)
 
 
-async def proposed(target: Target) -> str:
-    """The one approval that ada is asked for, once there is one."""
+async def proposed(target: Target, run: str) -> str:
+    """The one approval that a run of ada's asks for, once there is one."""
     decisions = ApprovalServiceStub(target.channels["gateway"])
     request = ListApprovalsRequest(status=APPROVAL_STATUS_PENDING)
     async with asyncio.timeout(_TIMEOUT_S):
         while True:
-            listed = await decisions.ListApprovals(request, **as_ada())
-            if listed.approvals:
-                (approval,) = listed.approvals
-                return str(approval.approval_id)
+            listed = (await decisions.ListApprovals(request, **as_ada())).approvals
+            if own := [each.approval_id for each in listed if each.run_id == run]:
+                (approval_id,) = own
+                return str(approval_id)
             await asyncio.sleep(0.05)
 
 
@@ -352,7 +352,7 @@ async def until(ask: Callable[[], Awaitable[object]], wanted: object) -> None:
 async def test_it_gets_nothing_beyond_its_step(target: Target) -> None:
     target.payroll.inputs.clear()
     async with at_work(target, ADA) as run:
-        approval = await proposed(target)
+        approval = await proposed(target, run)
         claims = jwt.decode(target.hostile.token, options={"verify_signature": False})
         assert set(claims["aud"]) == GRANTED
         ways = {
@@ -385,7 +385,7 @@ async def test_it_gets_nothing_beyond_its_step(target: Target) -> None:
 
 async def test_its_token_ends_with_its_step(target: Target) -> None:
     async with at_work(target, ADA) as run:
-        await proposed(target)
+        await proposed(target, run)
         assert await query(target) == 200
         assert await run_program(target) == grpc.StatusCode.OK
         target.hostile.release.set()

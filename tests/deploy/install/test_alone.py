@@ -48,12 +48,10 @@ def installed(workspace: Workspace, folder: Path) -> Callable[[str], Environment
 
 @pytest.mark.parametrize("service", SERVICES)
 def test_service_starts_alone_and_carries_nothing_without_use(
-    service: str, installed: Callable[[str], Environment], capsys: pytest.CaptureFixture[str]
+    service: str, installed: Callable[[str], Environment]
 ) -> None:
     environment = installed(service)
     packages = environment.packages()
-    with capsys.disabled():
-        print(f"\n{service} alone: {environment.megabytes():.0f} MB, {len(packages)} packages")
     assert f"bos-{service}" in packages
     assert faults(service, packages) == []
     assert environment.programs("postgres", "initdb", "pg_ctl") == []
