@@ -499,7 +499,7 @@ trial-faults: install #: The tests that docs/operations/faults.md names; the ale
 .PHONY: trial-floods
 trial-floods: install rest #: Honest callers during floods over CONNECTIONS=1000; FLOOD=name
 	BOS_TEST_FLOOD_CONNECTIONS=$(or $(CONNECTIONS),1000) \
-	    $(BIN)/pytest -q tests/security/test_floods.py $(if $(FLOOD),-k '$(FLOOD)') $(PYTEST_ARGS)
+	    $(BIN)/pytest -q tests/security/test_black_boxes.py -k '$(or $(FLOOD),flood)' $(PYTEST_ARGS)
 
 .PHONY: trial-qdrant
 trial-qdrant: install #: The index's suite on a real server whose collections it deletes: QDRANT_URL=http://127.0.0.1:6333
@@ -544,6 +544,11 @@ trial-node: install chart images #: The chart on a real node: upgraded under loa
 	@tools=$$(nice -n 15 sh tests/deploy/tools.sh node) || exit; \
 	BOS_TEST_NODE_TOOLS=$$tools BOS_TEST_NODE_LEFT_OUT='$(LEFT_OUT)' \
 	    $(BIN)/pytest -q -s tests/deploy/node_trial.py $(PYTEST_ARGS)
+
+.PHONY: trial-rest
+trial-rest: install rest $(CACHE)/schemathesis/.installed #: Generated calls at every bound of the OpenAPI document, and EXAMPLES=50 at random
+	BOS_TEST_REST_PHASES=examples,coverage,fuzzing BOS_TEST_REST_EXAMPLES=$(or $(EXAMPLES),50) \
+	    $(BIN)/pytest -q tests/integration/test_rest.py -k generated $(PYTEST_ARGS)
 
 .PHONY: trial-compose
 trial-compose: install compose images #: docker-compose.yml from our images, asked the README's question through REST

@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from bos_bench import approval, diamond, guard, log, model, rest, run, sandbox
+from bos_bench import approval, diamond, rest
 from bos_bench.measure import Effort, Part
 from bos_bench.report import machine, text_of, write_json
 from bos_bench.store import Store, durable_store
@@ -18,13 +18,8 @@ from bos_chassis.telemetry import Telemetry, setup_telemetry
 ROOT = Path(__file__).parents[2]
 PARTS: dict[str, Callable[[Store, Telemetry, Effort], Awaitable[Part]]] = {
     "diamond": lambda store, _, effort: diamond.measure(store, effort),
-    "log": log.measure,
-    "run": run.measure,
     "rest": rest.measure,
     "approval": approval.measure,
-    "guard": lambda _, __, effort: guard.measure(effort),
-    "sandbox": lambda _, __, effort: sandbox.measure(effort),
-    "model": lambda _, telemetry, effort: model.measure(telemetry, effort),
 }
 _PART_TIMEOUT_S = 300
 _DIAMOND_TIMEOUT_S = 1800

@@ -6,7 +6,8 @@ other, however late the interpreter finds out. So do imports inside functions.
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import grimp
@@ -17,27 +18,14 @@ _CONSOLE = ROOT / "services/console/src"
 _TYPESCRIPT_IMPORT = re.compile(r'\bfrom\s+"(\.[^"]+)"|\bimport\(?\s*"(\.[^"]+)"')
 
 
-def circles(imports: Mapping[str, Iterable[str]]) -> list[list[str]]:
-    """Modules that reach one another, as sorted groups; each import leads from key to value."""
-    reached = {module: _behind(module, imports) for module in imports}
-    groups = {
-        tuple(sorted(other for other in behind if module in reached.get(other, ())))
-        for module, behind in reached.items()
-        if module in behind
-    }
-    return sorted(map(list, groups))
-
-
-def _behind(start: str, imports: Mapping[str, Iterable[str]]) -> set[str]:
-    """Everything that ``start`` imports, directly or not."""
-    seen: set[str] = set()
-    left = list(imports.get(start, ()))
-    while left:
-        module = left.pop()
-        if module not in seen:
-            seen.add(module)
-            left += imports.get(module, ())
-    return seen
+def circle(imports: Mapping[str, Iterable[str]]) -> list[str]:
+    """Modules each of which imports the next one, the first and the last the same; or none."""
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        found: list[str] = error.args[1]
+        return found[::-1]
+    return []
 
 
 def imports_of(packages: Iterable[str]) -> dict[str, set[str]]:
@@ -64,21 +52,11 @@ def typescript_imports(folder: Path) -> dict[str, set[str]]:
     return imports
 
 
-def steps(circle: Iterable[str], imports: Mapping[str, Iterable[str]]) -> Iterator[str]:
-    """The imports that make a circle, one a line."""
-    inside = set(circle)
-    for module in sorted(inside):
-        for other in sorted(inside & set(imports[module])):
-            yield f"  {module} imports {other}"
-
-
 def main() -> int:
-    """Print every circle; 1 if there is one."""
-    imports = imports_of(all_packages(ROOT)) | typescript_imports(_CONSOLE)
-    found = circles(imports)
-    for circle in found:
-        print("circle of imports:", ", ".join(circle), file=sys.stderr)
-        print(*steps(circle, imports), sep="\n", file=sys.stderr)
+    """Print a circle; 1 if there is one."""
+    found = circle(imports_of(all_packages(ROOT)) | typescript_imports(_CONSOLE))
+    if found:
+        print("circle of imports:", " -> ".join(found), file=sys.stderr)
     return 1 if found else 0
 
 

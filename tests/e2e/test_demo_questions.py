@@ -8,15 +8,21 @@ another copy of the same company.
 from __future__ import annotations
 
 import asyncio
+import io
+import zipfile
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+import aiohttp
 import grpc
+import pypdfium2
 import pytest
 import pytest_asyncio
+from click.testing import CliRunner
 
 from bos.agent.v1 import AgentExecutionStatus
 from bos.common.v1 import Table
@@ -31,12 +37,16 @@ from bos.gateway.v1 import RunStatus
 from bos_chassis.values import from_value
 from bos_cli.evaluation.questions import read_set
 from bos_cli.evaluation.running import ask_all
+from bos_cli.main import main
 from bos_client import BosClient
+from bos_client.text import files_of
+from bos_client.workspace import WorkspaceClient
 from bos_demo.company import DEFAULT_TODAY
 from bos_demo.documents.sources import load_sources
 from bos_demo.expectations import expected_facts, expected_rows, same_rows
 from bos_demo.questions import (
     CitedPassage,
+    FilesStep,
     Question,
     RagStep,
     load_questions,
@@ -45,10 +55,12 @@ from bos_standalone.service import Standalone
 from bos_testkit.runs import SeenRun
 
 from .demo_checks import Company, assert_answered, assert_states, reaching, serving
+from .known_embeddings import known_embeddings
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
 QUESTIONS = load_questions()
+OVER_FILES = load_questions("files")
 CANDIDATES = 20
 """Passages that the search of rag returns by default."""
 BY_ID = {question.id: question for question in QUESTIONS}
@@ -68,10 +80,12 @@ class Conversation:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def product(data: Path) -> AsyncIterator[Standalone]:
     """With every document of the company read."""
-    async with serving(data, QUESTIONS, demo_documents=True) as standalone:
-        assert standalone.documents is not None
-        assert await standalone.documents.ready(300)
-        yield standalone
+    questions = (*QUESTIONS, *OVER_FILES)
+    with known_embeddings():
+        async with serving(data, questions, demo_documents=True) as standalone:
+            assert standalone.documents is not None
+            assert await standalone.documents.ready(300)
+            yield standalone
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -179,6 +193,89 @@ async def test_unknown_question_names_the_nearest_known_ones(
     assert f"- {BY_ID['top-five-customers'].question}" in listed
 
 
+@pytest.mark.parametrize("question", reaching(OVER_FILES), ids=lambda each: each.id)
+@pytest.mark.requirement("J-01", "J-03", "J-05", "C-19")
+async def test_result_becomes_the_file_that_was_asked_for(
+    question: Question, product: Standalone
+) -> None:
+    async with BosClient(product.target, api_key=product.api_key) as bos, asyncio.timeout(60):
+        response = await bos.ask(question.question, context=product.context)
+        assert_answered(response, question)
+        wanted = [step.file for step in question.steps if isinstance(step, FilesStep) and step.file]
+        listed = {file.name: file for file in files_of(response)}
+        assert list(listed) == wanted
+        content = b""
+        for name in wanted:
+            content = await bos.download_file(response.run_id, listed[name].digest)
+            async with WorkspaceClient(
+                product.addresses["files"], api_key=product.api_key
+            ) as workspace:
+                kept, same = await workspace.download(name)
+            assert same == content
+            assert kept.run_id == response.run_id
+            assert name in response.answer
+    # Spaces of a PDF are distances, which readers guess at.
+    said = "".join((text_of(content) or response.answer).split())
+    assert [text for text in question.holds if "".join(text.split()) not in said] == []
+
+
+async def test_workspace_is_offered_over_rest(product: Standalone) -> None:
+    headers = {"Authorization": f"Bearer {product.api_key}"}
+    form = aiohttp.FormData()
+    form.add_field("file", b"<script>alert(1)</script>", filename="page.html")
+    async with aiohttp.ClientSession(product.rest_url, headers=headers) as http:
+        async with http.post("/v1/files", data=form) as response:
+            uploaded: Any = await response.json()
+            assert response.status == 200, uploaded
+            assert uploaded["file"]["name"] == "page.html"
+        async with http.get("/v1/files") as response:
+            assert "page.html" in [file["name"] for file in (await response.json())["files"]]
+        async with http.get("/v1/files/page.html") as response:
+            assert await response.read() == b"<script>alert(1)</script>"
+            assert response.headers["Content-Type"] == "application/octet-stream"
+            assert response.headers["Content-Disposition"].startswith("attachment")
+            assert response.headers["X-Content-Type-Options"] == "nosniff"
+        async with http.get("/v1/files/page.html/versions") as response:
+            assert [each["version"] for each in (await response.json())["versions"]] == [1]
+        async with http.delete("/v1/files/page.html") as response:
+            assert response.status == 200
+        async with http.get("/v1/files/page.html") as response:
+            assert response.status == 404
+        for path in ("/v1/files/..%2fsecret", "/v1/files/.env", "/v1/files/a%00b"):
+            async with http.get(path) as response:
+                assert response.status in (400, 404)
+
+
+async def test_bos_files_puts_lists_gets_and_removes(
+    product: Standalone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BOS_TARGET", product.target)
+    monkeypatch.setenv("BOS_FILES_TARGET", product.addresses["files"])
+    monkeypatch.setenv("BOS_API_KEY", product.api_key)
+
+    async def bos(*arguments: str) -> tuple[int, str]:
+        done = await asyncio.to_thread(CliRunner().invoke, main, ["files", *arguments])
+        return done.exit_code, done.output
+
+    (tmp_path / "notes.txt").write_bytes(b"one")
+    assert await bos("put", "notes.txt") == (0, "notes.txt: version 1\n")
+    assert await bos("put", "notes.txt") == (0, "notes.txt: was there already\n")
+    (tmp_path / "notes.txt").write_bytes(b"two")
+    assert await bos("put", "notes.txt") == (0, "notes.txt: version 2\n")
+    code, listed = await bos("list")
+    assert (code, "notes.txt" in listed) == (0, True)
+    code, refused = await bos("get", "notes.txt")
+    assert (code, "there already" in refused) == (1, True)
+    code, _ = await bos("get", "notes.txt", "--version", "1", "--output", "first.txt")
+    assert (code, (tmp_path / "first.txt").read_bytes()) == (0, b"one")
+    assert await bos("rm", "notes.txt", "--yes") == (0, "deleted notes.txt\n")
+    code, missing = await bos("get", "notes.txt", "--output", "x")
+    assert (code, "no such file" in missing) == (2, True)
+    code, wrong = await bos("put", "first.txt", "--name", "../x")
+    assert (code, "name" in wrong) == (2, True)
+
+
 @pytest.mark.requirement("A-08", "C-19", "E-16", "G-19", "H-05", "T-08", "T-11", "T-15")
 async def test_half_of_the_evaluation_set_passes(conversation: Conversation) -> None:
     """Its expectations are of independent queries; the whole set is a trial."""
@@ -247,3 +344,16 @@ def stages_of(question: Question) -> list[list[str]]:
 
 def rows(table: Table) -> list[list[object]]:
     return [[from_value(cell) for cell in row.values] for row in table.rows]
+
+
+def text_of(content: bytes) -> str:
+    if content.startswith(b"%PDF-"):
+        document = pypdfium2.PdfDocument(content)
+        try:
+            return "\n".join(page.get_textpage().get_text_range() for page in document)
+        finally:
+            document.close()
+    if content.startswith(b"PK"):
+        with zipfile.ZipFile(io.BytesIO(content)) as book:
+            return book.read("xl/sharedStrings.xml").decode()
+    return content.decode("utf-8-sig")

@@ -188,17 +188,15 @@ async def test_an_odd_endpoint_answers_all_the_same(
     assert THOUGHTS not in run.response.answer
 
 
-async def test_failing_endpoint_is_asked_eight_times_at_most(
-    folder: Path, model: ScriptedModel
-) -> None:
-    env = f"OPENAI_BASE_URL={model.base_url}\nBOS_MODEL=harness-model\n"
-    async with started(folder, model, env) as product:
-        model.quirks.always = 500
-        run = await product.ask(QUESTION)
-        assert run.kinds[-1] == "run_finished"
-        assert 1 <= len(model.requests) <= 8
+async def test_failing_endpoint_is_asked_eight_times_at_most(of_an_address: Product) -> None:
+    model = of_an_address.model
+    model.quirks = Quirks(always=500)
+    model.requests.clear()
+    run = await of_an_address.ask(BY_ID["revenue-change"])
+    assert run.kinds[-1] == "run_finished"
+    await eventually(lambda: model.in_flight == 0)
     assert {request.status for request in model.requests} == {500}
-    assert len(model.requests) <= 8  # what memory asked beside the run included
+    assert 1 <= len(model.requests) <= 8  # what memory asked beside the run included
 
 
 async def test_an_endpoint_that_never_answers_is_asked_once_per_stage(

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-from mail_servers import PASSWORD, USER, ImapServer, SmtpServer, imap_server, smtp_server
+from mail_servers import PASSWORD, ImapServer, SmtpServer, connection, imap_server, smtp_server
 
 from bos.gateway.v1 import Approval, RunEvent
 from bos_chassis.auth.callers import generate_keypair
@@ -235,10 +235,5 @@ def _services(
 
 async def _connect(identity: str, imap: ImapServer, smtp: SmtpServer) -> None:
     """Have the user's mailbox connected."""
-    ports = {"imap": imap.port, "smtp": smtp.port}
-    fields = {"user": USER}
-    for name, port in ports.items():
-        fields |= {f"{name}_host": "127.0.0.1", f"{name}_port": str(port)}
-        fields |= {f"{name}_security": "none"}
     async with ConnectionClient(identity, api_key=_KEY) as client:
-        await client.connect("mail.imap", PASSWORD, fields)
+        await client.connect("mail.imap", PASSWORD, connection(imap, smtp).fields)

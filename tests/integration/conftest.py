@@ -1,7 +1,9 @@
 import asyncio
+import importlib
 import secrets
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,7 +17,6 @@ from bos_demo.service import serve as serve_demo
 from bos_demo.settings import DemoSettings
 from bos_gateway.service import migrate_store
 from bos_mcp_db.settings import DatabaseSettings
-from bos_postgres import create_database
 from bos_standalone.service import Standalone, serve_all
 from bos_standalone.settings import StandaloneSettings
 from bos_standalone.stores import COMPANY_DATABASE, company_database, ensure_database
@@ -43,6 +44,17 @@ def company(postgres_server: PostgresServer) -> DatabaseSettings:
 def run_log_template(postgres_server: PostgresServer) -> str:
     """The run log's tables, which gateways find up to date."""
     return migrated_template(postgres_server, "run_log_template", migrate_store)
+
+
+@pytest.fixture(scope="session")
+def product_template(postgres_server: PostgresServer) -> str:
+    """The tables of all services, as a product finds them at its second start."""
+
+    async def migrate(dsn: str) -> None:
+        for service in ("gateway", "identity", "memory", "documents", "files"):
+            await importlib.import_module(f"bos_{service}.service").migrate_store(dsn)
+
+    return migrated_template(postgres_server, "product_template", migrate)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -86,46 +98,55 @@ async def start_harness(
         yield start
 
 
-class StartProduct(Protocol):
-    """Starts the all-in-one on the company and an empty store, until the test ends."""
+@dataclass(frozen=True)
+class Product:
+    """The all-in-one on the company and a store of its own, with a client."""
 
-    async def __call__(
+    standalone: Standalone
+    bos: BosClient
+    store_url: str
+
+
+class OpenProduct(Protocol):
+    """Starts a product for a block, with this model and these variables."""
+
+    def __call__(
         self, model: ScriptedModel | None = None, **variables: str
-    ) -> tuple[Standalone, BosClient]: ...
+    ) -> AbstractAsyncContextManager[Product]: ...
 
 
-@pytest.fixture
-async def start_product(
+@pytest.fixture(scope="module")
+def open_product(
     company: DatabaseSettings,
     postgres_server: PostgresServer,
+    product_template: str,
     clean_environment: None,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> AsyncIterator[StartProduct]:
-    async with AsyncExitStack() as stack:
+    tmp_path_factory: pytest.TempPathFactory,
+) -> OpenProduct:
+    @asynccontextmanager
+    async def opened(
+        model: ScriptedModel | None = None, **variables: str
+    ) -> AsyncIterator[Product]:
+        name = f"own_{secrets.token_hex(6)}"
+        store = await copy_database(postgres_server, product_template, name)
+        allowed = ",".join(f"company.{table}" for table in company.allowed_tables)
+        asked = {"OPENAI_BASE_URL": model.base_url, "BOS_MODEL": "any-name"} if model else {}
+        async with AsyncExitStack() as stack:
+            with pytest.MonkeyPatch.context() as patch:  # settings are read at the start
+                for variable, value in {
+                    "BOS_DATABASE_URL": company.url.get_secret_value(),
+                    "BOS_DATABASE_ALLOWED_TABLES": allowed,
+                    "BOS_STANDALONE_REST": "false",
+                    "BOS_STORE_URL": store,
+                    **asked,
+                    **variables,
+                }.items():
+                    patch.setenv(variable, value)
+                folder = tmp_path_factory.mktemp("product")
+                settings = StandaloneSettings.load(data_dir=folder / "data", grace_s=0.1)
+                serving = serve_all(settings, Telemetry.for_tests("standalone"))
+                standalone = await stack.enter_async_context(serving)
+            client = BosClient(standalone.target, api_key=standalone.api_key)
+            yield Product(standalone, await stack.enter_async_context(client), store)
 
-        async def start(
-            model: ScriptedModel | None = None, **variables: str
-        ) -> tuple[Standalone, BosClient]:
-            for name, value in {
-                "BOS_DATABASE_URL": company.url.get_secret_value(),
-                "BOS_DATABASE_ALLOWED_TABLES": ",".join(
-                    f"company.{table}" for table in company.allowed_tables
-                ),
-                "BOS_STANDALONE_REST": "false",
-                **variables,
-            }.items():
-                monkeypatch.setenv(name, value)
-            if model is not None:
-                monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
-                monkeypatch.setenv("BOS_MODEL", "any-name")
-            store = await create_database(postgres_server.dsn(), f"own_{secrets.token_hex(6)}")
-            monkeypatch.setenv("BOS_STORE_URL", store)
-            settings = StandaloneSettings.load(data_dir=tmp_path / "data", grace_s=0.1)
-            product = await stack.enter_async_context(
-                serve_all(settings, Telemetry.for_tests("standalone"))
-            )
-            bos = BosClient(product.target, api_key=product.api_key)
-            return product, await stack.enter_async_context(bos)
-
-        yield start
+    return opened

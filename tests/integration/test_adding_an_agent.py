@@ -15,7 +15,7 @@ from bos_testkit.packages import install_metadata
 from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.scripted_model.server import ScriptedModel
 
-from .conftest import StartProduct
+from .conftest import OpenProduct
 from .harness import no_internals, plan_reply, planned
 
 QUESTION = "Summarise the list of tables"
@@ -53,9 +53,9 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 
 @pytest.mark.requirement("S-01", "S-09", "S-11", "T-17")
 @pytest.mark.usefixtures("installed")
-async def test_new_agent_is_listed_planned_and_answers(start_product: StartProduct) -> None:
-    async with ScriptedModel(REPLIES) as model:
-        _, bos = await start_product(model)
+async def test_new_agent_is_listed_planned_and_answers(open_product: OpenProduct) -> None:
+    async with ScriptedModel(REPLIES) as model, open_product(model) as product:
+        bos = product.bos
         assert "summary" in [info.card.name for info in await bos.agents() if info.available]
         response = await bos.ask(QUESTION, trace=True)
         # The planner knows no agent by name: keywords of the card choose it where no model does.

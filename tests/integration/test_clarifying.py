@@ -14,10 +14,12 @@ import pytest
 import pytest_asyncio
 
 from bos.gateway.v1 import RunStatus
-from bos_demo.company import load_postgres, table_names
+from bos_demo.company import table_names
 from bos_demo.dialogues import load_clarified
 from bos_demo.expectations import mentions, same_rows
-from bos_postgres import create_database
+from bos_mcp_db.settings import DatabaseSettings
+from bos_postgres import connect
+from bos_standalone.stores import COMPANY_DATABASE
 from bos_testkit.postgres import PostgresServer
 from bos_testkit.scripted_model.replies import fixture
 
@@ -53,14 +55,13 @@ WHERE product_id IN (
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def company_rows(postgres_server: PostgresServer) -> AsyncIterator[Company]:
-    """A connection to a company of our own, for the reference queries."""
-    dsn = await create_database(postgres_server.dsn(), "clarifying_company")
-    await load_postgres(dsn)
-    connection = await asyncpg.connect(dsn, server_settings={"search_path": "company"})
-    await connection.execute(SOLD)
-    yield connection
-    await connection.close()
+async def company_rows(
+    postgres_server: PostgresServer, company: DatabaseSettings
+) -> AsyncIterator[Company]:
+    """The administrator's connection to the company, for the reference queries."""
+    async with connect(postgres_server.dsn(COMPANY_DATABASE), schema="company") as connection:
+        await connection.execute(SOLD)
+        yield connection
 
 
 async def schema_of(company: Company) -> set[str]:

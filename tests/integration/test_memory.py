@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc
 import pytest
+import pytest_asyncio
 
 from bos.identity.v1 import IdentityServiceStub, LogInRequest, RegisterUserRequest
 from bos.memory.v1 import (
@@ -21,7 +22,9 @@ from bos_client import BosClient
 from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.scripted_model.server import ScriptedModel
 
-from .conftest import StartProduct
+from .conftest import OpenProduct
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PASSWORD = "correct horse battery"
 COMPANY = "Analytical Engines"
@@ -72,30 +75,23 @@ class Person:
                 await asyncio.sleep(0.01)
 
 
-@pytest.fixture
-async def model() -> AsyncIterator[ScriptedModel]:
-    async with ScriptedModel([FOUND]) as running:
-        yield running
-
-
-@pytest.fixture
-async def people(
-    start_product: StartProduct, model: ScriptedModel
-) -> AsyncIterator[dict[str, Person]]:
-    product, _ = await start_product(
-        model,
-        BOS_IDENTITY_ARGON2_MEMORY_KIB="8",
-        BOS_IDENTITY_ARGON2_TIME_COST="1",
-        BOS_GATEWAY_MEMORY_TIMEOUT_S="20",  # however busy the machine is
-    )
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def people(open_product: OpenProduct) -> AsyncIterator[dict[str, Person]]:
+    variables = {
+        "BOS_IDENTITY_ARGON2_MEMORY_KIB": "8",
+        "BOS_IDENTITY_ARGON2_TIME_COST": "1",
+        "BOS_GATEWAY_MEMORY_TIMEOUT_S": "20",  # however busy the machine is
+    }
     found = {}
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
+        model = await enter(ScriptedModel([FOUND]))
+        product = (await enter(open_product(model, **variables))).standalone
         identity = IdentityServiceStub(
             await enter(grpc.aio.insecure_channel(product.addresses["identity"]))
         )
         at_memory = await enter(grpc.aio.insecure_channel(product.addresses["memory"]))
-        for name in ("ada", "eve"):
+        for name in ("ada", "eve", "ida"):
             email = f"{name}@example.com"
             await identity.RegisterUser(
                 RegisterUserRequest(username=name, email=email, password=PASSWORD)
@@ -130,15 +126,15 @@ async def test_facts_are_in_the_users_own_prompts_only_until_deleted(
 async def test_a_follow_up_is_planned_with_what_was_said_before_it(
     people: dict[str, Person],
 ) -> None:
-    ada = people["ada"]
-    first = await ada.ask("List all tables in the database, for the inventory")
+    ida = people["ida"]
+    first = await ida.ask("List all tables in the database, for the inventory")
     conversation = first.metadata.conversation_id
-    await ada.ask("And the ones before?", conversation)
-    assert "PlannerReply" in ada.shown("user: List all tables in the database, for the inventory")
-    listed = await ada.call("ListConversations", ListConversationsRequest())
+    await ida.ask("And the ones before?", conversation)
+    assert "PlannerReply" in ida.shown("user: List all tables in the database, for the inventory")
+    listed = await ida.call("ListConversations", ListConversationsRequest())
     assert [each.conversation_id for each in listed.conversations] == [conversation]
 
-    await ada.call("DeleteConversation", DeleteConversationRequest(conversation_id=conversation))
-    await ada.ask("And the ones after?", conversation)
-    assert ada.prompts
-    assert ada.shown("for the inventory") == set()
+    await ida.call("DeleteConversation", DeleteConversationRequest(conversation_id=conversation))
+    await ida.ask("And the ones after?", conversation)
+    assert ida.prompts
+    assert ida.shown("for the inventory") == set()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from community_servers import community_server
-from mail_servers import PASSWORD, USER, imap_server, smtp_server
+from mail_servers import PASSWORD, ImapServer, SmtpServer, connection, imap_server, smtp_server
 from remote_agent import RemoteAgent, served
 
 from bos.gateway.v1 import RunEvent, RunStatus
@@ -21,10 +23,10 @@ from bos_postgres import connect
 from bos_testkit.scripted_model.replies import Fixture, fixture
 from bos_testkit.scripted_model.server import ScriptedModel
 
-from .conftest import StartProduct
+from .conftest import OpenProduct, Product
 from .harness import no_internals, plan_reply, planned, rows
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
 SUCCEEDED = RunStatus.RUN_STATUS_SUCCEEDED
 LOOPBACK = ["127.0.0.0/8"]
@@ -49,6 +51,46 @@ async def is_away(bos: BosClient, name: str) -> None:
     agents = {each.card.name: each for each in await bos.agents()}
     assert not agents[name].available
     assert "127.0.0.1:9" in agents[name].unavailable_reason
+
+
+@dataclass
+class Others:
+    """The product with servers of others, and what these hold."""
+
+    product: Product
+    folder: Path
+    """Of the MCP server."""
+    remote: RemoteAgent
+    imap: ImapServer
+    smtp: SmtpServer
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def others(
+    open_product: OpenProduct, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Others]:
+    folder, remote = tmp_path_factory.mktemp("files"), RemoteAgent()
+    (folder / "plan.txt").write_text("Pumps are due on Friday.", "utf-8")
+    replies = [*mcp_replies(folder), *a2a_replies(), *MAIL_REPLIES]
+    async with (
+        ScriptedModel(replies) as model,
+        served(remote) as url,
+        imap_server() as imap,
+        smtp_server() as smtp,
+    ):
+        mcp = {
+            "mcp_files": {"command": community_server("filesystem", str(folder))},
+            "mcp_away": {"url": "http://127.0.0.1:9/mcp", "networks": LOOPBACK},
+        }
+        at = {"billing": url, "away": "http://127.0.0.1:9"}
+        a2a = {name: {"url": each, "networks": LOOPBACK} for name, each in at.items()}
+        async with open_product(
+            model,
+            BOS_MCP_SERVERS=json.dumps(mcp),
+            BOS_A2A_SERVERS=json.dumps(a2a),
+            BOS_MAIL_INTERNAL_HOSTS=json.dumps({"127.0.0.1": LOOPBACK}),
+        ) as product:
+            yield Others(product, folder, remote, imap, smtp)
 
 
 READS, WRITES = "What is in the plan file?", "Note in todo.txt that Ravi is to be called"
@@ -80,36 +122,28 @@ def mcp_replies(folder: Path) -> list[Any]:
             content="Call Ravi.",
         ),
         fixture("done", ["Successfully wrote"], schema="ResultSummary", json={"answer": "Noted."}),
-        fixture("answer", ["### Question", "Agent: mcp_files"], text="As the files show."),
+        fixture(
+            "answer of mcp_files", ["### Question", "Agent: mcp_files"], text="As the files show."
+        ),
     ]
 
 
-async def test_mcp_server_reads_and_writes_once_approved(
-    start_product: StartProduct, tmp_path: Path
-) -> None:
-    folder = tmp_path / "files"
-    folder.mkdir()
-    (folder / "plan.txt").write_text("Pumps are due on Friday.", "utf-8")
-    servers = {
-        "mcp_files": {"command": community_server("filesystem", str(folder))},
-        "mcp_away": {"url": "http://127.0.0.1:9/mcp", "networks": LOOPBACK},
-    }
-    async with ScriptedModel(mcp_replies(folder)) as model:
-        _, bos = await start_product(model, BOS_MCP_SERVERS=json.dumps(servers))
-        await is_away(bos, "mcp_away")
+async def test_mcp_server_reads_and_writes_once_approved(others: Others) -> None:
+    bos, folder = others.product.bos, others.folder
+    await is_away(bos, "mcp_away")
 
-        read = await bos.ask(READS)
-        assert read.status == SUCCEEDED, read
-        assert list(read.metadata.agents) == ["mcp_files"]
+    read = await bos.ask(READS)
+    assert read.status == SUCCEEDED, read
+    assert list(read.metadata.agents) == ["mcp_files"]
 
-        denied, _ = await decided(bos, WRITES, approve=False)
-        assert denied["path"] == str(folder / "todo.txt")
-        assert not (folder / "todo.txt").exists()
+    denied, _ = await decided(bos, WRITES, approve=False)
+    assert denied["path"] == str(folder / "todo.txt")
+    assert not (folder / "todo.txt").exists()
 
-        shown, finished = await decided(bos, WRITES, approve=True)
-        assert shown["content"] == "Call Ravi."
-        assert finished.status == SUCCEEDED, finished
-        assert (folder / "todo.txt").read_text("utf-8") == "Call Ravi."
+    shown, finished = await decided(bos, WRITES, approve=True)
+    assert shown["content"] == "Call Ravi."
+    assert finished.status == SUCCEEDED, finished
+    assert (folder / "todo.txt").read_text("utf-8") == "Call Ravi."
 
 
 PAYS, ASKS = "Pay invoice 7", "Pay the invoice of Ravi"
@@ -131,35 +165,31 @@ def a2a_replies() -> list[Any]:
         again,
         message(PAYS, "Please pay invoice 7."),
         message(ASKS, "Please pay, and ask which one."),
-        fixture("answer", ["### Question", "Agent: billing"], text="It is paid."),
+        fixture("a2a answer", ["### Question", "Agent: billing"], text="It is paid."),
     ]
 
 
-async def test_remote_agent_gets_the_approval_and_asks_back(start_product: StartProduct) -> None:
-    remote = RemoteAgent()
-    async with ScriptedModel(a2a_replies()) as model, served(remote) as url:
-        servers = {"billing": url, "away": "http://127.0.0.1:9"}
-        given = {name: {"url": each, "networks": LOOPBACK} for name, each in servers.items()}
-        _, bos = await start_product(model, BOS_A2A_SERVERS=json.dumps(given))
-        await is_away(bos, "away")
+async def test_remote_agent_gets_the_approval_and_asks_back(others: Others) -> None:
+    bos, remote = others.product.bos, others.remote
+    await is_away(bos, "away")
 
-        denied, _ = await decided(bos, PAYS, approve=False)
-        assert denied["message"] == "Please pay invoice 7."
-        assert not remote.messages
+    denied, _ = await decided(bos, PAYS, approve=False)
+    assert denied["message"] == "Please pay invoice 7."
+    assert not remote.messages
 
-        _, paid = await decided(bos, PAYS, approve=True)
-        assert paid.status == SUCCEEDED, paid
-        assert paid.tainted
-        assert [each.parts[0].text for each in remote.messages] == ["Please pay invoice 7."]
+    _, paid = await decided(bos, PAYS, approve=True)
+    assert paid.status == SUCCEEDED, paid
+    assert paid.tainted
+    assert [each.parts[0].text for each in remote.messages] == ["Please pay invoice 7."]
 
-        _, asking = await decided(bos, ASKS, approve=True)
-        assert asking.status == RunStatus.RUN_STATUS_CLARIFICATION_NEEDED, asking
-        assert [each.question for each in asking.clarification.questions] == ["Which one? ask"]
+    _, asking = await decided(bos, ASKS, approve=True)
+    assert asking.status == RunStatus.RUN_STATUS_CLARIFICATION_NEEDED, asking
+    assert [each.question for each in asking.clarification.questions] == ["Which one? ask"]
 
-        reply = {"continues_run_id": asking.run_id}
-        shown, settled = await decided(bos, SEVENTH, approve=True, **reply)
-        assert shown["message"] == SEVENTH
-        assert settled.status == SUCCEEDED, settled
+    reply = {"continues_run_id": asking.run_id}
+    shown, settled = await decided(bos, SEVENTH, approve=True, **reply)
+    assert shown["message"] == SEVENTH
+    assert settled.status == SUCCEEDED, settled
     _, asked, replied = remote.messages
     assert replied.task_id == asked.task_id
     assert replied.parts[0].text == SEVENTH
@@ -198,46 +228,41 @@ MAIL_REPLIES = [
         json={"subject": "Pumps", "body": "Dear Asha,\n\nwe accept.\n\nAda"},
     ),
     fixture("summary", ["### Action"], schema="MailSummary", json={"result": "Done so."}),
-    fixture("answer", ["### Question", "Agent: mail"], text="As the mailbox shows."),
+    fixture("mail answer", ["### Question", "Agent: mail"], text="As the mailbox shows."),
 ]
 
 
 @pytest.mark.requirement("A-08", "I-09", "M-14", "M-16")
-async def test_mailbox_is_connected_searched_and_sent_from(start_product: StartProduct) -> None:
-    hosts = json.dumps({"127.0.0.1": LOOPBACK})
-    async with ScriptedModel(MAIL_REPLIES) as model, imap_server() as imap, smtp_server() as smtp:
-        product, bos = await start_product(model, BOS_MAIL_INTERNAL_HOSTS=hosts)
-        (mail,) = [each.card for each in await bos.agents() if each.card.name == "mail"]
-        assert "mail_agent" in mail.aliases
+async def test_mailbox_is_connected_searched_and_sent_from(others: Others) -> None:
+    bos, imap, smtp = others.product.bos, others.imap, others.smtp
+    (mail,) = [each.card for each in await bos.agents() if each.card.name == "mail"]
+    assert "mail_agent" in mail.aliases
 
-        without = await bos.ask(LOOKS)
-        assert without.status == RunStatus.RUN_STATUS_FAILED
-        assert "bos mail connect" in str(without)
+    without = await bos.ask(LOOKS)
+    assert without.status == RunStatus.RUN_STATUS_FAILED
+    assert "bos mail connect" in str(without)
 
-        fields = {"user": USER}
-        for name, port in {"imap": imap.port, "smtp": smtp.port}.items():
-            fields |= {f"{name}_host": "127.0.0.1", f"{name}_port": str(port)}
-            fields |= {f"{name}_security": "none"}
-        identity = product.addresses["identity"]
-        async with ConnectionClient(identity, api_key=product.api_key) as connections:
-            await connections.connect("mail.imap", PASSWORD, fields)
-        imap.put(OFFER)
-        found = await bos.ask(LOOKS)
-        assert found.status == SUCCEEDED, found
+    standalone = others.product.standalone
+    identity = standalone.addresses["identity"]
+    async with ConnectionClient(identity, api_key=standalone.api_key) as connections:
+        await connections.connect("mail.imap", PASSWORD, connection(imap, smtp).fields)
+    imap.put(OFFER)
+    found = await bos.ask(LOOKS)
+    assert found.status == SUCCEEDED, found
 
-        skipped = await bos.ask(SENDS)
-        assert "approval" in str(skipped)
-        assert smtp.taken == []
+    skipped = await bos.ask(SENDS)
+    assert "approval" in str(skipped)
+    assert smtp.taken == []
 
-        shown, finished = await decided(bos, SENDS, approve=True)
-        assert shown["to"] == ["asha@supplier.example"]
-        assert shown["body"] == "Dear Asha,\n\nwe accept.\n\nAda"
-        assert finished.status == SUCCEEDED, finished
-        (envelope,) = smtp.taken
-        assert envelope.rcpt_tos == ["asha@supplier.example"]
-        # The mail quotes the password; what is kept does not.
-        async with connect(os.environ["BOS_STORE_URL"], schema="gateway") as session:
-            events = await session.fetch("SELECT * FROM run_events")
+    shown, finished = await decided(bos, SENDS, approve=True)
+    assert shown["to"] == ["asha@supplier.example"]
+    assert shown["body"] == "Dear Asha,\n\nwe accept.\n\nAda"
+    assert finished.status == SUCCEEDED, finished
+    (envelope,) = smtp.taken
+    assert envelope.rcpt_tos == ["asha@supplier.example"]
+    # The mail quotes the password; what is kept does not.
+    async with connect(others.product.store_url, schema="gateway") as session:
+        events = await session.fetch("SELECT * FROM run_events")
     kept = b"".join(each for row in events for each in row if isinstance(each, bytes))
     assert b"We offer 12 pumps" in kept
     assert PASSWORD.encode() not in kept
@@ -246,9 +271,13 @@ async def test_mailbox_is_connected_searched_and_sent_from(start_product: StartP
 
 @pytest.mark.requirement("T-10")
 async def test_without_a_model_answers_say_what_to_set(
-    start_product: StartProduct, company: DatabaseSettings
+    open_product: OpenProduct, company: DatabaseSettings
 ) -> None:
-    _, bos = await start_product()
+    async with open_product() as product:
+        await _says_what_to_set(product.bos, company)
+
+
+async def _says_what_to_set(bos: BosClient, company: DatabaseSettings) -> None:
     response = await bos.ask("List all tables in the database", trace=True)
     assert response.status == SUCCEEDED
     assert list(response.planner.chosen_agents) == ["sql"]

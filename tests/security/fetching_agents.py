@@ -99,6 +99,15 @@ class Fetching:
     async def open_mailbox(self, **fields: str) -> AgentResult:
         """Search a mailbox at the host that a connection names."""
         given = {"user": "ada@example.com", "imap_host": HOST, "smtp_host": HOST, **fields}
+        connection = ConnectionInput(kind="mail.imap", label="Work", fields=given)
+        return await self._search("mail", connection, "app-password")
+
+    async def search_gmail(self) -> AgentResult:
+        """Search a mailbox of Gmail."""
+        connection = ConnectionInput(kind="mail.gmail", fields={"address": "a@b.example"})
+        return await self._search("gmail", connection, json.dumps(GMAIL))
+
+    async def _search(self, agent: str, connection: ConnectionInput, secret: str) -> AgentResult:
         request = AgentInput(
             agent_id="step",
             agent_name="mail",
@@ -106,10 +115,10 @@ class Fetching:
             tool_name="search_messages",
             tools=["search_messages"],
             sub_task_input={"query": to_value("")},
-            connections=[ConnectionInput(kind="mail.imap", label="Work", fields=given)],
-            secrets={"mail.imap": "app-password"},
+            connections=[connection],
+            secrets={connection.kind: secret},
         )
-        return await self.execute("mail", request)
+        return await self.execute(agent, request)
 
     async def execute(self, agent: str, request: AgentInput) -> AgentResult:
         """The result of a step."""
@@ -120,30 +129,28 @@ class Fetching:
                 result = message.result
         return result
 
+    async def started(self, name: str, serve: Any, settings: Any) -> None:
+        """Put another agent in the place of this name."""
+        server = serve(settings, Telemetry.for_tests(name), models=None)
+        at = (await self.stack.enter_async_context(server)).address
+        channel = await self.stack.enter_async_context(grpc.aio.insecure_channel(at))
+        self.stubs[name] = AgentServiceStub(channel)
+
     async def documented(self, **apis: dict[str, Any]) -> None:
         """Put another API agent, which reads these APIs' documents, in the place of the first."""
         settings = ApiDocsSettings.load(**_common(), apis=apis, http=_policy(), reload_s=0)
-        served = await self.stack.enter_async_context(
-            serve_api_docs(settings, Telemetry.for_tests("api"), models=None)
-        )
-        channel = await self.stack.enter_async_context(grpc.aio.insecure_channel(served.address))
-        self.stubs["api_docs"] = AgentServiceStub(channel)
+        await self.started("api_docs", serve_api_docs, settings)
 
     async def searching(self) -> None:
-        """Put another web agent, whose search API is the site, in the place of the first."""
-        api = f"http://127.0.0.1:{self.site.port}"
+        """Put a web agent beside the first, whose search API is the site."""
         settings = WebSettings.load(
             **_web(),
             search_provider="tavily",
-            search_url=f"{api}/search",
+            search_url=f"http://127.0.0.1:{self.site.port}/search",
             search_key=SECRETS["operator"],
             search_networks=["127.0.0.0/8"],
         )
-        served = await self.stack.enter_async_context(
-            serve_web(settings, Telemetry.for_tests("web"), models=None)
-        )
-        channel = await self.stack.enter_async_context(grpc.aio.insecure_channel(served.address))
-        self.stubs["searching"] = AgentServiceStub(channel)
+        await self.started("searching", serve_web, settings)
 
     async def with_gmail(self) -> None:
         """Put a mail agent beside the first, whose Gmail API is the site."""
@@ -154,25 +161,7 @@ class Fetching:
             gmail_token_url=f"{api}/token",
             http=HttpPolicy.load(internal_origins={api: ["127.0.0.0/8"]}),
         )
-        served = await self.stack.enter_async_context(
-            serve_mail(settings, Telemetry.for_tests("mail"), models=None)
-        )
-        channel = await self.stack.enter_async_context(grpc.aio.insecure_channel(served.address))
-        self.stubs["gmail"] = AgentServiceStub(channel)
-
-    async def search_gmail(self) -> AgentResult:
-        """Search a mailbox of Gmail."""
-        request = AgentInput(
-            agent_id="step",
-            agent_name="mail",
-            task="Look",
-            tool_name="search_messages",
-            tools=["search_messages"],
-            sub_task_input={"query": to_value("")},
-            connections=[ConnectionInput(kind="mail.gmail", fields={"address": "a@b.example"})],
-            secrets={"mail.gmail": json.dumps(GMAIL)},
-        )
-        return await self.execute("gmail", request)
+        await self.started("gmail", serve_mail, settings)
 
     def reached_inside(self) -> list[Any]:
         """Connections to anything but the sites, and what stands on loopback for this test."""
@@ -200,17 +189,14 @@ def _policy(**changes: Any) -> HttpPolicy:
 @asynccontextmanager
 async def open_fetching(dsn: str, folder: Path) -> AsyncIterator[Fetching]:
     """All agents that fetch, which may call any public host."""
-    telemetry = Telemetry.for_tests("fetching")
     internet = Internet()
     async with wired(internet, system=True), AsyncExitStack() as stack:
-        enter = stack.enter_async_context
         site = await internet.serve(lambda request: found.reply(request), names=[HOST])
         other = await internet.serve(address=OTHER, names=[OTHER_HOST])
         canary = await internet.serve(address="127.0.0.1")
         for port in (443, 993, 465):
             internet.routes["127.0.0.1", port] = canary.port
         policy = DownloadPolicy.load(hosts=("*",), allow_http=True, max_response_bytes=LIMIT)
-        web = WebSettings.load(**_web())
         files = FilesSettings.load(
             **_common(),
             http=policy,
@@ -219,23 +205,12 @@ async def open_fetching(dsn: str, folder: Path) -> AsyncIterator[Fetching]:
         )
         apis = {"orders": {"base_url": f"http://{HOST}", "token": SECRETS["operator"]}}
         api = ApiDocsSettings.load(**_common(), apis=apis, http=_policy(), reload_s=0)
-        served = {
-            "web": await enter(serve_web(web, telemetry.named("web"), models=None)),
-            "files": await enter(serve_files(files, telemetry.named("files"), models=None)),
-            "api_docs": await enter(serve_api_docs(api, telemetry.named("api"), models=None)),
-            "mail": await enter(
-                serve_mail(
-                    MailSettings.load(**_common(), command_timeout_s=5),
-                    telemetry.named("mail"),
-                    models=None,
-                )
-            ),
-        }
-        stubs = {}
-        for name, server in served.items():
-            channel = await enter(grpc.aio.insecure_channel(server.address))
-            stubs[name] = AgentServiceStub(channel)
-        found = Fetching(internet, site, other, canary, stubs, stack)
+        found = Fetching(internet, site, other, canary, {}, stack)
+        mail = MailSettings.load(**_common(), command_timeout_s=5)
+        await found.started("web", serve_web, WebSettings.load(**_web()))
+        await found.started("files", serve_files, files)
+        await found.started("api_docs", serve_api_docs, api)
+        await found.started("mail", serve_mail, mail)
         yield found
 
 

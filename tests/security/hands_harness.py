@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc
 from aiohttp import web as http
-from mail_servers import PASSWORD, USER, ImapServer, SmtpServer, imap_server, smtp_server
+from mail_servers import PASSWORD, ImapServer, SmtpServer, connection, imap_server, smtp_server
 
 from bos.agent.v1 import AgentInput, AgentServiceStub, ExecuteRequest, TaskMetadata
 from bos.identity.v1 import (
@@ -244,7 +244,7 @@ async def open_hands_harness(dsn: str, folder: Path) -> AsyncIterator[HandsHarne
         metadata = (("authorization", f"Bearer {token}"),)
         await ConnectionServiceStub(channel).PutConnection(
             PutConnectionRequest(
-                kind="mail.imap", label="Work", fields=_fields(imap, smtp), secret=PASSWORD
+                kind="mail.imap", fields=connection(imap, smtp).fields, secret=PASSWORD
             ),
             metadata=metadata,
         )
@@ -294,18 +294,6 @@ def _api_settings(world: World, hands: dict[str, Any]) -> ApiDocsSettings:
         top_snippets=1,
         reload_s=0,
     )
-
-
-def _fields(imap: ImapServer, smtp: SmtpServer) -> dict[str, str]:
-    return {
-        "user": USER,
-        "imap_host": "127.0.0.1",
-        "imap_port": str(imap.port),
-        "imap_security": "none",
-        "smtp_host": "127.0.0.1",
-        "smtp_port": str(smtp.port),
-        "smtp_security": "none",
-    }
 
 
 async def _signed_in(stub: Any) -> tuple[str, str]:

@@ -1,29 +1,43 @@
 """Attacks on a running Bos over gRPC and REST: on one program, and on processes that speak TLS.
 
 What is attacked knows nothing of the tests; they know what an anonymous client, or a user, knows.
+At the end anonymous clients flood services: honest callers and probes are answered, memory is
+bounded. `make trial NAME=floods` does that over a thousand connections
+(``BOS_TEST_FLOOD_CONNECTIONS``).
 """
 
 import asyncio
 import json
+import os
+import resource
+from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
 import pytest
+import pytest_asyncio
 
 from bos.gateway.v1 import AgentRequest, AskRequest, ListRunsRequest, OrchestratorServiceStub
 from bos_testkit.raw_http2 import grpc_frame, raw_connection
 
 from .deployments import Deployment
 from .flood_targets import TIMEOUT_S, Target
-from .floods import GZIP_BOMB
+from .flooder import Flooder, flooder
+from .floods import FLOODS, GZIP_BOMB, named
 from .rest_calls import OTHER_ADDRESS, Answer, call_rest
 
 pytestmark = [
     pytest.mark.security,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(900),
     pytest.mark.asyncio(loop_scope="module"),
 ]
 
+CONNECTIONS = int(os.environ.get("BOS_TEST_FLOOD_CONNECTIONS", "50"))
+SERVERS = ("identity", "mcp_db", "rest")
+"""One of each kind: gRPC, where the chassis serves all services alike, HTTP of Python and of Go."""
+# Each connection is a file, here and in the services, which inherit the limit.
+_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, max(4096, 4 * CONNECTIONS)), most))
 PEOPLES = ("gateway", "identity", "memory")
 _ASK = "/bos.gateway.v1.OrchestratorService/Ask"
 _INVALID_ARGUMENT, _RESOURCE_EXHAUSTED, _UNAUTHENTICATED = 3, 8, 16
@@ -181,3 +195,59 @@ async def test_attacks_leave_no_traceback(deployment: Deployment) -> None:
     lines = [line for line in deployment.logged().splitlines() if any(one in line for one in edge)]
     assert lines
     assert [line for line in lines if "Traceback" in line] == []
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def attacker(clean_environment: None) -> AsyncIterator[Flooder]:
+    """A process that floods."""
+    async with flooder() as process:
+        yield process
+
+
+separate = pytest.mark.parametrize("deployment", ["separate"], indirect=True)
+standalone = pytest.mark.parametrize("deployment", ["standalone"], indirect=True)
+
+
+async def assert_withstood(
+    name: str, deployment: Deployment, attacker: Flooder, connections: int
+) -> None:
+    flood = named(name)
+    targets = [each for key, each in deployment.targets.items() if key in SERVERS]
+    flooded = [target for target in targets if flood.is_for(target)]
+    assert flooded
+    for target in flooded:
+        async with (
+            attacker.flooding(name, target, connections),
+            target.connected() as caller,
+        ):
+            await caller.ask()
+            assert await caller.check()
+        assert target.memory_mb() < target.memory_bound_mb, (target.name, name)
+
+
+def assert_few_lines(logged: str) -> None:
+    assert "Traceback" not in logged, logged[logged.index("Traceback") - 4000 :][:8000]
+    assert len(logged) < 2_000_000, "floods fill the disk"
+
+
+@separate
+@pytest.mark.parametrize("name", [flood.name for flood in FLOODS])
+async def test_flood_does_not_affect_honest_callers(
+    deployment: Deployment, attacker: Flooder, name: str
+) -> None:
+    await assert_withstood(name, deployment, attacker, CONNECTIONS)
+
+
+@separate
+async def test_floods_are_a_few_lines_in_the_log(deployment: Deployment) -> None:
+    assert_few_lines(deployment.logged())
+
+
+@standalone
+async def test_standalone_withstands_floods_over_one_connection(
+    deployment: Deployment, attacker: Flooder
+) -> None:
+    # What calls hold, and what each call costs.
+    for name in ("silent-calls", "wrong-tokens"):
+        await assert_withstood(name, deployment, attacker, 1)
+    assert_few_lines(deployment.logged())

@@ -69,6 +69,7 @@ async def test_gateway_goes_on_with_the_new_password(
         composer_target="127.0.0.1:1",
         agent_targets={},
         call_attempts=1,
+        restart_wait_s=0,
     )
     async with (
         gateway.serve(settings, Telemetry.for_tests("gateway")) as server,

@@ -27,7 +27,6 @@ class Asker:
         self._metadata = (("authorization", f"Bearer {key}"),) if key else None
         self.first_text_s: list[float] = []
         """Times to the first piece of each answer."""
-        self.completed = 0
 
     async def run(self, _: int) -> None:
         """One run.
@@ -45,4 +44,3 @@ class Asker:
         response = event.run_finished.response
         if response.status != RUN_STATUS_SUCCEEDED:
             raise RuntimeError(f"a run ended with status {response.status}")
-        self.completed += 1

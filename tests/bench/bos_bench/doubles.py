@@ -8,9 +8,6 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass
 from typing import Any
 
-import grpc
-
-from bos.agent.v1 import AgentResult, AgentServiceStub, ExecuteRequest
 from bos.composer.v1 import (
     ComposeRequest,
     ComposeResponse,
@@ -26,12 +23,11 @@ from bos.planner.v1 import (
     Step,
     add_PlannerServiceServicer_to_server,
 )
-from bos_agentkit import AgentTask
 from bos_bench.processes import Child, child
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
-from bos_chassis.values import make_table, to_value
+from bos_chassis.values import to_value
 from bos_gateway.service import serve
 from bos_gateway.settings import GatewaySettings
 from bos_testkit.agents import EchoAgent, RecordingAgent, agent_server
@@ -39,8 +35,6 @@ from bos_testkit.agents import EchoAgent, RecordingAgent, agent_server
 QUESTION = "What did our best customer bring last quarter, and what share of the total is that?"
 HOLD = "hold"
 """Questions that begin so are never planned."""
-WAVES = (("sales", "costs"), ("margin",), ("check",), ("report",))
-"""Steps in the order in which they can run."""
 _OUTPUT = {"customer": "Acme Industries", "revenue": 182340.5, "orders": 42}
 _WORDS = ("Acme ", "Industries ", "brought ", "182,340.50 EUR, ", "12 % of the total.")
 _BETWEEN_TOKENS_S = 0.02
@@ -99,29 +93,9 @@ class FixedComposer(ComposerServiceServicer):
         yield ComposeResponse(output=ComposerOutput(answer="".join(words)))
 
 
-class TableAgent(EchoAgent):
-    """Beside its data it returns a table, as agents that query a database do."""
-
-    def __init__(self, name: str, rows: int) -> None:
-        super().__init__(name, data=_OUTPUT)
-        columns = ("customer", "country", "revenue", "orders", "first_order", "active")
-        cells = [
-            (f"Customer {n}", "Germany", 1234.5 + n, n, f"2026-0{n % 9 + 1}-17", n % 2 == 0)
-            for n in range(rows)
-        ]
-        self._table = make_table(columns, cells)
-
-    async def behave(self, task: AgentTask) -> AgentResult:
-        """Echo, with the table."""
-        result = await super().behave(task)
-        result.table.CopyFrom(self._table)
-        return result
-
-
-def five_agents(rows: int = 0) -> list[EchoAgent]:
-    """Those of :func:`five_steps`; each returns a table of ``rows`` rows, or none."""
-    names = [name for wave in WAVES for name in wave]
-    return [TableAgent(name, rows) if rows else EchoAgent(name, data=_OUTPUT) for name in names]
+def five_agents() -> list[EchoAgent]:
+    """Those of :func:`five_steps`."""
+    return [EchoAgent(each.agent, data=_OUTPUT) for each in five_steps("")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +105,6 @@ class Harness:
     planner: str
     composer: str
     targets: dict[str, str]
-    agents: dict[str, RecordingAgent]
 
     @asynccontextmanager
     async def gateway(self, dsn: str, telemetry: Telemetry) -> AsyncIterator[str]:
@@ -192,38 +165,7 @@ async def open_harness(
             )
             for name, agent in named.items()
         }
-        yield Harness(planner, composer, targets, named)
-
-
-class BareLoop:
-    """The same five agent calls without a gateway: what a script would do, and no less.
-
-    Args:
-        harness: The agents; what they were sent last is sent again, so that every byte is the same.
-    """
-
-    def __init__(self, harness: Harness) -> None:
-        self._channels = {n: grpc.aio.insecure_channel(t) for n, t in harness.targets.items()}
-        self._stubs = {n: AgentServiceStub(channel) for n, channel in self._channels.items()}
-        self._inputs = {name: agent.inputs[-1] for name, agent in harness.agents.items()}
-
-    async def __aenter__(self) -> BareLoop:
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await asyncio.gather(*(channel.close() for channel in self._channels.values()))
-
-    async def run(self, _: int) -> None:
-        """One run: each wave when the one before has ended."""
-        for wave in WAVES:
-            await asyncio.gather(*(self._call(name) for name in wave))
-
-    async def _call(self, name: str) -> None:
-        call = self._stubs[name].Execute(ExecuteRequest(input=self._inputs[name]), timeout=30)
-        async for response in call:
-            if response.WhichOneof("payload") == "result":
-                return
-        raise RuntimeError(f"the agent {name} ended without a result")
+        yield Harness(planner, composer, targets)
 
 
 def _server_settings() -> ServerSettings:

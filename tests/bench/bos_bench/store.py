@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bos_bench.measure import cpu_seconds_of
 from bos_gateway.service import migrate_store
-from bos_postgres import EmbeddedPostgres, connect, create_database
+from bos_postgres import EmbeddedPostgres, create_database
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +26,6 @@ class Store:
     def cpu_s(self) -> float:
         """Processor time of all its processes; only differences between connects mean anything."""
         return cpu_seconds_of(self.server.pid) or 0.0
-
-    async def commits(self, name: str) -> int:
-        """Transactions of a database without other connections.
-
-        Sessions report what they did at the latest when they end.
-        """
-        query = "SELECT xact_commit FROM pg_stat_database WHERE datname = $1"
-        async with connect(self.server.dsn()) as connection:
-            return int(await connection.fetchval(query, name))
 
 
 @asynccontextmanager

@@ -1,19 +1,16 @@
 """`make prompts`: ask every demo question, and write figures and prompts anew."""
 
-import asyncio
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
-from .asking import MODES, ask_all
-from .files import GOLDEN, MARKDOWN, Measured, write
+from .asking import ask_both
+from .files import GOLDEN, MARKDOWN, write
 
 
 def main() -> None:
-    measured: Measured = {}
-    for mode in MODES:
-        with tempfile.TemporaryDirectory() as folder:
-            measured[mode] = asyncio.run(ask_all(mode, Path(folder)))
-    write(measured)
+    with ExitStack() as stack:
+        write(ask_both(lambda: Path(stack.enter_context(tempfile.TemporaryDirectory()))))
     here = Path.cwd()
     for path in (MARKDOWN, GOLDEN):
         print(path.relative_to(here) if path.is_relative_to(here) else path)

@@ -7,11 +7,11 @@ the product takes the way it takes to a real one.
 import asyncio
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import pytest
 
@@ -32,7 +32,8 @@ from bos_testkit.waiting import eventually
 
 Mode = Literal["schema_apart", "schema_in_prompt"]
 """Whether the form of a reply goes beside the prompt only, or in it as well."""
-MODES: tuple[Mode, ...] = ("schema_apart", "schema_in_prompt")
+BOTH_WAYS: Final = "top-five-customers-share"
+"""Of this question the golden files hold the prompts with the form of the reply in them as well."""
 _SETTINGS = re.compile(r"BOS_|OPENAI_|AZURE_|OTEL_|.*_MODEL|.*_TEMPERATURE")
 _PLAN, _ANSWER = "plan", "answer"
 _LONGEST_S = 30.0
@@ -78,13 +79,30 @@ class Asked:
         return len(self.plan) + sum(stages) + len(self.answer)
 
 
-async def ask_all(mode: Mode, folder: Path) -> list[Asked]:
-    """Start the product in ``folder``, ask every demo question once, and end it.
+def ask_both(folder: Callable[[], Path]) -> dict[Mode, list[Asked]]:
+    """Every demo question without forms in the prompts, and with them one for each form."""
+    apart = asyncio.run(ask_all("schema_apart", folder(), load_questions()))
+    inside = asyncio.run(ask_all("schema_in_prompt", folder(), _with_every_form(apart)))
+    return {"schema_apart": apart, "schema_in_prompt": inside}
+
+
+def _with_every_form(asked: Sequence[Asked]) -> list[Question]:
+    """Questions, the shown one first, whose calls take every form of a reply between them."""
+    found, forms = [], set[str | None]()
+    for each in sorted(asked, key=lambda each: each.question.id != BOTH_WAYS):
+        own = {call.schema for _, call in each.path}
+        if not own <= forms:
+            found.append(each.question)
+            forms |= own
+    return found
+
+
+async def ask_all(mode: Mode, folder: Path, questions: Sequence[Question]) -> list[Asked]:
+    """Start the product in ``folder``, ask each question once, and end it.
 
     Raises:
         Unattributed: see there.
     """
-    questions = load_questions()
     fixtures = [*demo_fixtures(DEFAULT_TODAY), *dialogue_fixtures(DEFAULT_TODAY)]
     async with ScriptedModel(fixtures, keep=10_000) as model:
         with _environment(model, mode, folder):

@@ -19,14 +19,11 @@ PROMISED: Final[Mapping[str, tuple[int, int]]] = {
 _MD_HEAD = """\
 # Model calls of the demo questions
 
-Written by `make prompts` from what the assembled product sends to the scripted model; tokens are
-its words and punctuation marks. Calls beside a run, such as memory's, are in every figure but "in
-a row".
+Written by `make prompts` from what the assembled product sends to the scripted model, with the
+form of each reply beside the prompt; tokens are its words and punctuation marks. Calls beside a
+run, such as memory's, are in every figure but "in a row".
+
 """
-_TITLES: Final[Mapping[str, str]] = {
-    "schema_apart": "Form of the reply beside the prompt (openai, azure)",
-    "schema_in_prompt": "Form of the reply in the prompt as well (every other provider)",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,25 +61,21 @@ def table(asked: Sequence[Asked]) -> Table:
     return {each.question.id: Counts.of(each) for each in asked}
 
 
-def as_markdown(tables: Mapping[str, Table]) -> str:
+def as_markdown(questions: Table) -> str:
     """The committed page of figures."""
-    parts = [_MD_HEAD]
-    for mode, questions in tables.items():
-        parts.append(f"\n## {_TITLES[mode]}\n\n")
-        head = ("question", "calls", "in a row", "characters: prompts", "replies")
-        head += ("tokens: prompts", "replies", "together")
-        parts.append("| " + " | ".join(head) + " |\n")
-        parts.append("|---" + "|---:" * (len(head) - 1) + "|\n")
-        for question, counts in questions.items():
-            parts.append(f"| {question} | {_cells(counts)} |\n")
-        total = Counts(
-            *(
-                sum(getattr(each, name) for each in questions.values())
-                for name in Counts.__dataclass_fields__
-            )
-        )
-        parts.append(f"| **all {len(questions)}** | {_cells(total)} |\n")
-    return "".join(parts)
+    head = ("question", "calls", "in a row", "characters: prompts", "replies")
+    head += ("tokens: prompts", "replies", "together")
+    names = Counts.__dataclass_fields__
+    total = Counts(*(sum(getattr(each, name) for each in questions.values()) for name in names))
+    rows = {**questions, f"**all {len(questions)}**": total}
+    return "\n".join(
+        [
+            f"{_MD_HEAD}| " + " | ".join(head) + " |",
+            "|---" + "|---:" * (len(head) - 1) + "|",
+            *(f"| {name} | {_cells(counts)} |" for name, counts in rows.items()),
+            "",
+        ]
+    )
 
 
 def _cells(counts: Counts) -> str:

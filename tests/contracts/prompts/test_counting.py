@@ -9,7 +9,7 @@ from bos_demo.questions import Question
 from bos_testkit.runs import SeenRun
 from bos_testkit.scripted_model.server import RecordedRequest
 
-from . import counts, golden
+from . import golden
 from .asking import Unattributed, attributed
 from .counts import Counts
 
@@ -25,7 +25,6 @@ QUESTION = Question.model_validate(
 )
 STAGES = [Stage(step_ids=["one", "two"]), Stage(step_ids=["three"])]
 RUN = SeenRun([RunEvent(planned=PlannedEvent(stages=STAGES))])
-COUNTS = Counts(4, 3, 100, 50, 2000, 431)
 
 
 def call(fixture: str | None, prompt: str = "p", **more: Any) -> RecordedRequest:
@@ -86,12 +85,6 @@ def test_unassigned_call_is_an_error(unknown: RecordedRequest, what: str) -> Non
     attributed([QUESTION], [RUN], [call("growth: plan")])
     with pytest.raises(Unattributed, match=what):
         attributed([QUESTION], [RUN], [call("growth: plan"), unknown])
-
-
-def test_the_table_has_every_question_and_the_sum() -> None:
-    text = counts.as_markdown({"schema_apart": {"growth": COUNTS, "share": COUNTS}})
-    assert "| growth | 4 | 3 | 100 | 50 | 2,000 | 431 | 2,431 |" in text
-    assert "| **all 2** | 8 | 6 | 200 | 100 | 4,000 | 862 | 4,862 |" in text
 
 
 @pytest.mark.parametrize(

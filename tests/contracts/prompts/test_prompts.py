@@ -1,16 +1,17 @@
 """Every prompt of every demo question, and what it costs, against what is committed."""
 
-import asyncio
 import difflib
 import re
+from collections.abc import Callable
 from itertools import takewhile
+from pathlib import Path
 
 import pytest
 
 from bos_testkit.scripted_model.server import RecordedRequest
 
 from . import counts, files, golden
-from .asking import MODES, ask_all
+from .asking import ask_both
 from .files import Measured
 
 HOW = "If this is meant, `make prompts` writes figures and prompts anew."
@@ -20,9 +21,15 @@ SHOWN_LINES = 40
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
-    """Every question asked in every mode."""
-    return {mode: asyncio.run(ask_all(mode, tmp_path_factory.mktemp(mode))) for mode in MODES}
+def measured(
+    tmp_path_factory: pytest.TempPathFactory, started_before: Callable[[Path], Path]
+) -> Measured:
+    def folder() -> Path:
+        made = tmp_path_factory.mktemp("prompts")
+        started_before(made / "data")
+        return made
+
+    return ask_both(folder)
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +43,12 @@ def changes(committed: str, now: str, name: str) -> list[str]:
 
 
 def test_figures_are_as_committed_and_within_what_is_promised(measured: Measured) -> None:
-    tables = {mode: counts.table(asked) for mode, asked in measured.items()}
+    table = counts.table(measured["schema_apart"])
     committed = files.MARKDOWN.read_text(encoding="utf-8")
-    changed = changes(committed, counts.as_markdown(tables), files.MARKDOWN.name)
+    changed = changes(committed, counts.as_markdown(table), files.MARKDOWN.name)
     assert not changed, "\n".join([*changed[:SHOWN_LINES], HOW])
     for question, (in_a_row, tokens) in counts.PROMISED.items():
-        found = tables["schema_apart"][question]
+        found = table[question]
         assert (found.in_a_row <= in_a_row, found.tokens <= tokens) == (True, True), found
 
 
@@ -55,9 +62,10 @@ def test_prompts_are_as_committed(goldens: dict[str, str]) -> None:
 
 
 def test_the_form_stands_in_the_prompt_only_where_it_has_to(measured: Measured) -> None:
-    apart, inside = (golden.calls_of(measured[mode]) for mode in MODES)
+    apart, inside = map(golden.calls_of, measured.values())
     structured = [call for call in inside if call.schema is not None]
 
+    assert {call.schema for call in inside} == {call.schema for call in apart}
     assert not [call.fixture for call in apart if "### Reply" in call.prompt]
     assert not [call.fixture for call in structured if "### Reply" not in call.prompt]
     assert not [call for call in inside if call.schema is None and "### Reply" in call.prompt]

@@ -163,11 +163,6 @@ class Environment:
         listed = run(uv(), "pip", "list", "--format", "json", "--python", str(self.folder)).stdout
         return {canonicalize_name(each["name"]) for each in json.loads(listed)}
 
-    def megabytes(self) -> float:
-        """Size of all that was installed, without byte code; Python itself is only linked to."""
-        files = (path for path in self.folder.rglob("*") if "__pycache__" not in path.parts)
-        return sum(path.lstat().st_size for path in files if not path.is_dir()) / 1e6
-
     def programs(self, *names: str) -> list[Path]:
         """The files with one of these names, wherever they are."""
         return [path for path in self.folder.rglob("*") if path.name in names and path.is_file()]

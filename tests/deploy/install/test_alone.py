@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 
-from alone import ROOT, SERVICES, Workspace, faults
+from alone import ROOT, SERVICES, Environment, Workspace, faults
 
 pytestmark = pytest.mark.timeout(1200)  # without the cache, packages are fetched first
 
@@ -39,14 +40,18 @@ def workspace(folder: Path) -> Workspace:
     return Workspace(folder / "wheels")
 
 
+@pytest.fixture(scope="module")
+def installed(workspace: Workspace, folder: Path) -> Callable[[str], Environment]:
+    """A service alone in an environment, installed once."""
+    return cache(lambda service: workspace.install(f"bos-{service}", folder / service))
+
+
 @pytest.mark.parametrize("service", SERVICES)
 def test_service_starts_alone_and_carries_nothing_without_use(
-    service: str, workspace: Workspace, folder: Path, capsys: pytest.CaptureFixture[str]
+    service: str, installed: Callable[[str], Environment]
 ) -> None:
-    environment = workspace.install(f"bos-{service}", folder / service)
+    environment = installed(service)
     packages = environment.packages()
-    with capsys.disabled():
-        print(f"\n{service} alone: {environment.megabytes():.0f} MB, {len(packages)} packages")
     assert f"bos-{service}" in packages
     assert faults(service, packages) == []
     assert environment.programs("postgres", "initdb", "pg_ctl") == []
@@ -58,20 +63,23 @@ def test_service_starts_alone_and_carries_nothing_without_use(
     assert ended.stderr.count("\n") == 1
 
 
-def test_commands_of_operators_say_what_to_install(workspace: Workspace, folder: Path) -> None:
-    without = workspace.install("bos-gateway", folder / "without")
-    ended = without.python("-c", f"import {OPERATOR}.doctor")
+def test_commands_of_operators_say_what_to_install(
+    workspace: Workspace, installed: Callable[[str], Environment]
+) -> None:
+    """Comes behind the test of the gateway alone, to whose environment it adds."""
+    gateway = installed("gateway")
+    ended = gateway.python("-c", f"import {OPERATOR}.doctor")
     assert ended.stderr.strip().rpartition("\n")[2] == (
         "ModuleNotFoundError: install bos-gateway[operator] for the commands of operators"
     )
     # Users with the command line alone see it there.
-    workspace.add("bos-cli", without)
-    ended = without.python(str(without.folder / "bin/bos"), "doctor")
+    workspace.add("bos-cli", gateway)
+    ended = gateway.python(str(gateway.folder / "bin/bos"), "doctor")
     assert ended.returncode == 1
     assert ended.stderr.count("\n") == 1
     assert "install bos-gateway[operator]" in ended.stderr
-    complete = workspace.install("bos-gateway[operator]", folder / "complete")
-    ended = complete.python(str(complete.folder / "bin/bos"), "doctor", "--help")
+    workspace.add("bos-gateway[operator]", gateway)
+    ended = gateway.python(str(gateway.folder / "bin/bos"), "doctor", "--help")
     assert ended.returncode == 0, ended.stderr
     assert "Usage" in ended.stdout
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -16,6 +17,7 @@ import yaml
 from bos_testkit.processes import free_port
 
 PROMETHEUS = Path(__file__).parents[3] / "deploy/observability/prometheus"
+_START_S = 60.0
 _PAUSE_S = 0.2
 
 
@@ -66,31 +68,41 @@ async def running_prometheus(folder: Path, targets: Sequence[int]) -> AsyncItera
     addresses = [f"127.0.0.1:{each}" for each in targets]
     (folder / "targets.json").write_text(json.dumps([{"targets": addresses}]))
     (folder / "prometheus.yaml").write_text(yaml.safe_dump(config))
-    log = (folder / "prometheus.log").open("wb")
-    process = await asyncio.create_subprocess_exec(
+    url = f"http://127.0.0.1:{port}"
+    program = (
         "prometheus",
         f"--config.file={folder / 'prometheus.yaml'}",
         f"--storage.tsdb.path={folder / 'tsdb'}",
         f"--web.listen-address=127.0.0.1:{port}",
         "--enable-feature=exemplar-storage",
-        stdout=log,
-        stderr=log,
     )
-    try:
-        url = f"http://127.0.0.1:{port}"
-        async with asyncio.timeout(60):
-            while not await asyncio.to_thread(_answers, f"{url}/-/ready"):
-                assert process.returncode is None, (folder / "prometheus.log").read_text()
-                await asyncio.sleep(_PAUSE_S)
+    log = folder / "prometheus.log"
+    async with running_program(*program, healthy=f"{url}/-/ready", log=log):
         yield Prometheus(url)
-    finally:
-        if process.returncode is None:
-            process.terminate()
-        await process.wait()
-        log.close()
 
 
-def _answers(url: str) -> bool:
+@asynccontextmanager
+async def running_program(
+    *program: str, healthy: str, log: Path, **environment: str
+) -> AsyncIterator[None]:
+    """Run a program until the block is left; entered once it answers at ``healthy``."""
+    with log.open("wb") as said:
+        process = await asyncio.create_subprocess_exec(
+            *program, env={**os.environ, **environment}, stdout=said, stderr=said
+        )
+        try:
+            async with asyncio.timeout(_START_S):
+                while not await asyncio.to_thread(_healthy, healthy):
+                    assert process.returncode is None, await asyncio.to_thread(log.read_text)
+                    await asyncio.sleep(_PAUSE_S)
+            yield
+        finally:
+            if process.returncode is None:
+                process.terminate()
+            await process.wait()
+
+
+def _healthy(url: str) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=5) as reply:
             return bool(reply.status == 200)

@@ -1,22 +1,18 @@
 """The real OpenTelemetry Collector with the configuration that is shipped, writing into a file."""
 
-import asyncio
-import os
-import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
+from prometheus_server import running_program
 
 from bos_testkit.otlp.spans import SeenSpan, read_spans
 from bos_testkit.processes import free_port
 
 CONFIG = Path(__file__).parents[3] / "deploy/observability/collector/collector.yaml"
 _SIZE_BYTES = 4
-_START_S = 60.0
-_PAUSE_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -67,32 +63,3 @@ async def real_collector(folder: Path) -> AsyncIterator[Collector]:
         *program, healthy=healthy, log=folder / "collector.log", **environment
     ):
         yield Collector(f"http://127.0.0.1:{otlp}", file)
-
-
-@asynccontextmanager
-async def running_program(
-    *program: str, healthy: str, log: Path, **environment: str
-) -> AsyncIterator[None]:
-    """Run a program until the block is left; entered once it answers at ``healthy``."""
-    with log.open("wb") as said:
-        process = await asyncio.create_subprocess_exec(
-            *program, env={**os.environ, **environment}, stdout=said, stderr=said
-        )
-        try:
-            async with asyncio.timeout(_START_S):
-                while not await asyncio.to_thread(_healthy, healthy):
-                    assert process.returncode is None, await asyncio.to_thread(log.read_text)
-                    await asyncio.sleep(_PAUSE_S)
-            yield
-        finally:
-            if process.returncode is None:
-                process.terminate()
-            await process.wait()
-
-
-def _healthy(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=5) as reply:
-            return bool(reply.status == 200)
-    except OSError:
-        return False

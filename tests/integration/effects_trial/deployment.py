@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-from mail_servers import PASSWORD, USER
+from mail_servers import PASSWORD, connection
 
 from bos.agent.v1 import AgentInput, AgentServiceStub, ExecuteRequest, TaskMetadata
 from bos.identity.v1 import (
@@ -216,18 +216,8 @@ async def _signed_in(identity: str, world: World) -> tuple[str, str]:
         )
         found = await stub.LogIn(LogInRequest(username="ada", password=_LOG_IN))
         token = found.tokens.access_token
-        mailbox = PutConnectionRequest(
-            kind="mail.imap", label="Work", fields=_mailbox(world), secret=PASSWORD
-        )
+        fields = connection(world.gates["imap"], world.gates["smtp"]).fields
+        mailbox = PutConnectionRequest(kind="mail.imap", fields=fields, secret=PASSWORD)
         connections: Any = ConnectionServiceStub(channel)
         await connections.PutConnection(mailbox, metadata=(("authorization", f"Bearer {token}"),))
     return registered.user.user_id, token
-
-
-def _mailbox(world: World) -> Mapping[str, str]:
-    fields = {"user": USER}
-    for name in ("imap", "smtp"):
-        fields[f"{name}_host"] = "127.0.0.1"
-        fields[f"{name}_port"] = str(world.gates[name].port)
-        fields[f"{name}_security"] = "none"
-    return fields

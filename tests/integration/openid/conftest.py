@@ -1,22 +1,32 @@
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 import pytest
 
 from bos_chassis.telemetry import Telemetry
+from bos_identity.service import migrate_store
 from bos_standalone.rest import find_binary, serve_rest
+from bos_testkit.postgres import PostgresServer, migrated_template
 
 from .issuer_harness import Issuer, running_issuer
 from .openid_harness import Builder, Harness
 
 
-@pytest.fixture
-async def issuer(tmp_path: Path) -> AsyncIterator[Issuer]:
-    folder = tmp_path / "issuer"
-    folder.mkdir()
-    async with running_issuer(folder) as running:
+@pytest.fixture(scope="session")
+def postgres_template(postgres_server: PostgresServer) -> str:
+    return migrated_template(postgres_server, "openid_template", migrate_store)
+
+
+@pytest.fixture(scope="session")
+def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Issuer]:
+    with running_issuer(tmp_path_factory.mktemp("issuer")) as running:
         yield running
+
+
+@pytest.fixture
+async def issuer(provider: Issuer) -> Issuer:
+    await provider.forgets()
+    return provider
 
 
 @pytest.fixture

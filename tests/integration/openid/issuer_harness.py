@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import html
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ ROOT = Path(__file__).parents[3]
 INSTALLED = ROOT / ".cache" / "openid-issuer"
 CALLBACK = "http://127.0.0.1:49152/callback"
 """An address without a server: the user's browser stops there."""
-_STARTS_WITHIN_S = 120
 _FORM = re.compile(r'<form[^>]*action="([^"]*)"[^>]*>(.*?)</form>', re.DOTALL)
 _INPUT = re.compile(r"<input[^>]*>")
 _ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
@@ -32,6 +31,14 @@ class Issuer:
         async with (
             aiohttp.ClientSession() as session,
             session.put(f"{self.url}/test/people/{quote(subject)}", json=claims) as response,
+        ):
+            assert response.status == 204
+
+    async def forgets(self) -> None:
+        """Forget the claims of all people."""
+        async with (
+            aiohttp.ClientSession() as session,
+            session.delete(f"{self.url}/test/people") as response,
         ):
             assert response.status == 204
 
@@ -93,8 +100,8 @@ class Person:
         return fields
 
 
-@asynccontextmanager
-async def running_issuer(folder: Path) -> AsyncIterator[Issuer]:
+@contextmanager
+def running_issuer(folder: Path) -> Iterator[Issuer]:
     assert (INSTALLED / ".installed").exists(), (
         f"{INSTALLED} does not hold the OpenID provider that these tests sign in by; "
         "run `make openid-issuer` once."
@@ -102,19 +109,17 @@ async def running_issuer(folder: Path) -> AsyncIterator[Issuer]:
     script = folder / "server.mjs"
     script.write_bytes((Path(__file__).parent / "issuer" / "server.mjs").read_bytes())
     (folder / "node_modules").symlink_to(INSTALLED / "node_modules")
-    process = await asyncio.create_subprocess_exec(
-        *("node", str(script)),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(_STARTS_WITHIN_S):
-            while not (line := (await process.stdout.readline()).decode()).startswith("ISSUER "):
+    with subprocess.Popen(
+        ("node", str(script)),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        try:
+            while not (line := process.stdout.readline()).startswith("ISSUER "):
                 assert line, "the OpenID provider ended before it listened"
-        yield Issuer(line.split()[1])
-    finally:
-        if process.returncode is None:
+            yield Issuer(line.split()[1])
+        finally:
             process.kill()
-        await process.wait()

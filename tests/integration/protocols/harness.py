@@ -8,8 +8,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
+import aiohttp
 from gateway_harness.harness import SHORT_LEASE, gateway_process
 from gateway_harness.harness import Harness as GatewayHarness
 from gateway_harness.harness import open_harness as open_gateway_harness
@@ -38,6 +40,8 @@ COLUMNS = ["name", "amount"]
 ROWS = [["Ada", "1.50"], ["Grace", "2.25"]]
 TABLE = make_table(COLUMNS, [[name, Decimal(amount)] for name, amount in ROWS])
 DEPLOYMENT = "deploy shop-web 1.2"
+_AWAY = 503
+_PAUSE_S = 0.05
 
 
 class Desk(DeployAgent):
@@ -62,6 +66,8 @@ class Harness:
     port: int = field(default_factory=free_port)
     rest_url: str = ""
     protocols: ProtocolsServer | None = None
+    users: str = ""
+    """Behind the name of each user of the current test."""
     _running: AsyncExitStack | None = None
 
     @property
@@ -71,7 +77,32 @@ class Harness:
 
     def token(self, user: str = "ada") -> str:
         """An access token, good for an hour."""
-        return self.issuer.token(sub=user, exp=time.time() + 3600)
+        return self.issuer.token(sub=user + self.users, exp=time.time() + 3600)
+
+    async def renew(self) -> None:
+        """As at the start: what a test has changed is undone, and its users ask no more."""
+        planner, composer = self.gateway.planner, self.gateway.composer
+        planner.before = planner.answer = None
+        planner.requests.clear()
+        if composer.release is not None:
+            composer.release.set()
+        composer.deltas, composer.output, composer.release = list(PIECES), None, None
+        self.agent.effects.clear()
+        self.users = f"-{token_hex(4)}"
+        self.plan()
+        if self._running is None:
+            await self.start_gateway()
+        await self.answers()
+
+    async def answers(self) -> None:
+        """Return once REST and protocols have found the gateway."""
+        headers = {"Authorization": f"Bearer {self.token()}"}
+        async with asyncio.timeout(120), aiohttp.ClientSession(headers=headers) as http:
+            while True:
+                async with http.get(f"{self.rest_url}/v1/models") as reply:
+                    if reply.status != _AWAY:
+                        return
+                await asyncio.sleep(_PAUSE_S)
 
     def plan(self, task: str = "look it up") -> None:
         """Questions lead to one step with this task."""
@@ -154,10 +185,8 @@ async def _memory(stack: AsyncExitStack, dsn: str) -> str:
 
 
 @asynccontextmanager
-async def open_harness(
-    dsn: str, folder: Path, *, remembers: bool = False
-) -> AsyncIterator[Harness]:
-    """Everything, up, with a plan that answers at once; with memory if it ``remembers``."""
+async def open_harness(dsn: str, folder: Path) -> AsyncIterator[Harness]:
+    """Everything, up, with a plan that answers at once."""
     binary = find_binary(None)
     assert binary is not None, "build it first: make rest"
     issuer, telemetry = Issuer(), Telemetry.for_tests("protocols")
@@ -171,9 +200,8 @@ async def open_harness(
             **SHORT_LEASE,
             "auth__issuer": ISSUER,
             "auth__jwks_file": str(keys),
+            "memory_target": await _memory(stack, dsn),
         }
-        if remembers:
-            settings["memory_target"] = await _memory(stack, dsn)
         harness = Harness(gateway, agent, issuer, settings, stack)
         harness.plan()
         await harness.start_gateway()

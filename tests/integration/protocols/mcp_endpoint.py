@@ -20,7 +20,6 @@ from bos_conversation.mcp.following import ANSWER_SO_FAR
 from .endpoint import Endpoint, Refused, Seen, State, patiently
 
 _WITHIN_S = 120.0
-_LOOK_S = 0.05
 _AWAY = ("not reachable", "may be restarting")
 _STATES = {
     "succeeded": State.ANSWERED,
@@ -122,19 +121,11 @@ class McpEndpoint(Endpoint):
     async def client(self, person: Any = None, mode: str = "auto") -> AsyncIterator[Client]:
         """A client of the SDK, connected once the gateway answers."""
         headers = {"Authorization": f"Bearer {self.token}"}
+        await self.harness.answers()
         async with httpx2.AsyncClient(headers=headers, timeout=_WITHIN_S) as http:
-            await self._ready(http)
             transport = streamable_http_client(f"{self.harness.rest_url}/mcp", http_client=http)
             async with Client(transport, elicitation_callback=person, mode=mode) as client:
                 yield client
-
-    async def _ready(self, http: httpx2.AsyncClient) -> None:
-        url = f"{self.harness.rest_url}/v1/agents"
-        async with asyncio.timeout(_WITHIN_S):
-            while True:
-                if (await http.get(url)).status_code != 503:
-                    return
-                await asyncio.sleep(_LOOK_S)
 
 
 def text_of(result: CallToolResult) -> str:

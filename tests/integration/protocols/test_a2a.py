@@ -42,7 +42,11 @@ from .a2a_endpoint import (
 from .endpoint import State
 from .harness import ANSWER, DEPLOYMENT, Harness, another_replica
 
-pytestmark = [pytest.mark.rest, pytest.mark.process]
+pytestmark = [
+    pytest.mark.rest,
+    pytest.mark.process,
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 by_every_binding = pytest.mark.parametrize(
     "kind", [A2aHttpEndpoint, A2aJsonRpcEndpoint, A2aGrpcEndpoint], ids=lambda kind: kind.name

@@ -11,7 +11,12 @@ from bos_client import BosClient
 from .harness import ANSWER, Harness
 from .test_foreign_clients import ROOT
 
-pytestmark = [pytest.mark.rest, pytest.mark.process, pytest.mark.isolation]
+pytestmark = [
+    pytest.mark.rest,
+    pytest.mark.process,
+    pytest.mark.isolation,
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 _LIST = (ROOT / "services/rest/internal/protocols/paths.go").read_text()
 _CONSTANTS = dict(

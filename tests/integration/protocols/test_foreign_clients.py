@@ -10,7 +10,12 @@ import pytest
 
 from .harness import ANSWER, DEPLOYMENT, QUESTION_BACK, ROWS, Harness, run
 
-pytestmark = [pytest.mark.rest, pytest.mark.process, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.rest,
+    pytest.mark.process,
+    pytest.mark.timeout(600),
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 ROOT = Path(__file__).parents[3]
 INSTALLED = ROOT / ".cache/generated-client"

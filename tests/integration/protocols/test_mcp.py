@@ -21,7 +21,11 @@ from .endpoint import Refused
 from .harness import ANSWER, DEPLOYMENT, QUESTION_BACK, ROWS, Harness, another_replica
 from .mcp_endpoint import McpEndpoint, text_of
 
-pytestmark = [pytest.mark.rest, pytest.mark.process]
+pytestmark = [
+    pytest.mark.rest,
+    pytest.mark.process,
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 APPROVE = ElicitResult(action="accept", content={"decision": "approve"})
 DENY = ElicitResult(action="accept", content={"decision": "deny"})

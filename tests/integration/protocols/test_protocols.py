@@ -10,7 +10,11 @@ from .harness import ANSWER, DEPLOYMENT, QUESTION_BACK, ROWS, Harness
 from .mcp_endpoint import McpEndpoint
 from .openai_endpoints import CompletionsEndpoint, ResponsesEndpoint
 
-pytestmark = [pytest.mark.rest, pytest.mark.process]
+pytestmark = [
+    pytest.mark.rest,
+    pytest.mark.process,
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 PROTOCOLS: list[type[Endpoint]] = [
     ResponsesEndpoint,

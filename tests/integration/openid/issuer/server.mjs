@@ -1,6 +1,6 @@
 // A real OpenID provider for tests: code flow with PKCE and device flow, with pages that tests drive.
 // It prints its issuer URL once it listens, and ends when its standard input does. What it says of
-// people is set by `PUT /test/people/SUBJECT` with a JSON object of claims.
+// people is set by `PUT /test/people/SUBJECT` with a JSON object of claims, forgotten by `DELETE /test/people`.
 import { createServer } from "node:http";
 import Provider from "oidc-provider";
 
@@ -37,6 +37,11 @@ const provider = new Provider(issuer, {
 const provide = provider.callback();
 
 server.on("request", (request, response) => {
+  if (request.method === "DELETE" && request.url === "/test/people") {
+    people.clear();
+    response.writeHead(204).end();
+    return;
+  }
   const person = /^\/test\/people\/([^/]+)$/.exec(request.url);
   if (request.method !== "PUT" || person === null) {
     provide(request, response);
