@@ -21,6 +21,13 @@ from bos_plans.names import (
     shared_names,
     with_canonical_names,
 )
+from bos_plans.outcomes import (
+    NOT_DONE,
+    NOTHING_TO_REFER_TO,
+    EndedStep,
+    run_outcome,
+    step_outcome,
+)
 from bos_plans.references import (
     InputTooLarge,
     References,
@@ -45,6 +52,9 @@ __all__ = [
     "MAX_PLAN_BYTES",
     "MAX_TASK_CHARS",
     "MAX_VALUES",
+    "NOTHING_TO_REFER_TO",
+    "NOT_DONE",
+    "EndedStep",
     "Extent",
     "InputTooLarge",
     "OutOfBounds",
@@ -68,9 +78,11 @@ __all__ = [
     "plan_problems",
     "references_of",
     "repetitions",
+    "run_outcome",
     "select",
     "shared_names",
     "stages",
+    "step_outcome",
     "whole_question",
     "with_canonical_names",
     "with_implied_dependencies",
