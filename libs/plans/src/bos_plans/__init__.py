@@ -34,6 +34,7 @@ from bos_plans.references import (
     ReferenceUnresolved,
     malformed_references,
     output_field,
+    readable_task,
     references_of,
     without_references,
 )
@@ -76,6 +77,7 @@ __all__ = [
     "missing_context",
     "output_field",
     "plan_problems",
+    "readable_task",
     "references_of",
     "repetitions",
     "run_outcome",

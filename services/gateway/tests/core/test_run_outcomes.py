@@ -88,16 +88,18 @@ def test_steps_made_of_what_is_not_there_are_skipped_and_not_replanned() -> None
         (EXPIRED, "was not decided in time"),
         (SKIPS, "was not run"),
     ):
-        refers = step("b", "echo", "use @{outputs.a.rows}")
+        refers = step("b", "echo", "Mail @{outputs.a.rows} to Ann.")
         unsure = PlannerDecision(confidence=0.1)
         after_it = step("c", "echo", "c", "a")
-        state = after(planned(step("a", "echo"), refers, after_it, decision=unsure))
+        state = after(planned(step("a", "echo", "Find it"), refers, after_it, decision=unsure))
         assert then(state, end) == ["c"], "what does not refer to it runs"
         assert then(state, finished("c")) == COMPOSES, why
         result = state.steps["b"].result
         assert result is not None
         assert (result.status, result.outcome) == (SKIPPED, Outcome.OUTCOME_SKIPPED)
-        assert result.error.message == f'Not run: it needs the result of step "a", which {why}.'
+        assert result.error.message == (
+            f'Not done: Mail … to Ann. It needs the result of "Find it", which {why}.'
+        )
 
 
 @pytest.mark.requirement("Q-09")

@@ -43,8 +43,8 @@ from bos_plans import (
     InputTooLarge,
     References,
     ReferenceUnresolved,
+    readable_task,
     references_of,
-    step_outcome,
 )
 
 # Steps stop this long before the run must end, so that an answer can still be composed.
@@ -373,10 +373,11 @@ class _Steps:
 
 def _absent_input(state: RunState, step: StepState) -> str:
     """Why a step cannot run that is made of what others did not do or find; empty if it can."""
-    for step_id in sorted(references_of(step.step)):
-        result = state.outputs.get(step_id)
-        if result is not None and (why := _ABSENT.get(step_outcome(result))):
-            return f'Not run: it needs the result of step "{step_id}", which {why}.'
+    needed = references_of(step.step)
+    for other in state.result_steps:
+        if other.step.step_id in needed and (why := _ABSENT.get(other.outcome)):
+            task, lacks = readable_task(step.step.task), readable_task(other.step.task)
+            return f'Not done: {task}. It needs the result of "{lacks}", which {why}.'
     return ""
 
 
