@@ -16,7 +16,12 @@ import pytest_asyncio
 from google.protobuf.json_format import ParseDict
 
 from bos.agent.v1 import AGENT_EXECUTION_STATUS_SKIPPED, AGENT_EXECUTION_STATUS_SUCCEEDED
-from bos.gateway.v1 import RUN_STATUS_FAILED, RUN_STATUS_SUCCEEDED, OrchestratorResponse
+from bos.common.v1 import OUTCOME_DENIED
+from bos.gateway.v1 import (
+    RUN_STATUS_PARTIALLY_SUCCEEDED,
+    RUN_STATUS_SUCCEEDED,
+    OrchestratorResponse,
+)
 from bos_client import BosClient
 from bos_testkit.waiting import eventually
 
@@ -215,7 +220,9 @@ async def test_deny(harness: ApprovalHarness, caller: Caller, service: str) -> N
     assert result.partial_data.fields["reason"].string_value == "denied_by_user"
     (tool,) = result.partial_data.fields["tools"].list_value.values
     assert tool.string_value == "trigger_deployment"
-    assert response.status == RUN_STATUS_FAILED
+    ended = (response.status, response.outcome)
+    assert ended == (RUN_STATUS_PARTIALLY_SUCCEEDED, OUTCOME_DENIED)
+    assert response.answer.startswith("The approval was denied")
     assert caller.events[1:] == [("hitl_denied", closing(asked))]
 
 

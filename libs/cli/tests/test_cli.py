@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from bos.common.v1 import OUTCOME_DENIED
 from bos.gateway.v1 import RunStatus
 from bos_cli.main import main
 from bos_client.connection import CONNECTION_FILE, NoConnection, find_connection
@@ -85,9 +86,18 @@ async def test_detached_question_prints_its_run_and_the_way_back(gateway: Gatewa
         (RunStatus.RUN_STATUS_CLARIFICATION_NEEDED, 4),
     ],
 )
-async def test_exit_code_is_of_the_outcome(gateway: Gateway, status: RunStatus, code: int) -> None:
+async def test_exit_code_is_of_the_status(gateway: Gateway, status: RunStatus, code: int) -> None:
     gateway.events = story(response(status))
     assert (await bos(gateway, "ask", "Who leads?")).code == code
+
+
+async def test_exit_code_and_last_line_are_of_the_outcome(gateway: Gateway) -> None:
+    denied = response(RunStatus.RUN_STATUS_PARTIALLY_SUCCEEDED)
+    denied.outcome = OUTCOME_DENIED
+    gateway.events = story(denied)
+    done = await bos(gateway, "ask", "Who leads?")
+    assert done.code == 4
+    assert f"Run {RUN_ID}: denied" in done.out
 
 
 async def test_errors_name_field_and_fix_and_exit_2(gateway: Gateway) -> None:

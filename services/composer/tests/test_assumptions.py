@@ -14,7 +14,7 @@ from . import conftest as make
 pytestmark = pytest.mark.requirement("D-04")
 
 ASSUMED = "Only active customers count."
-STATED = "This assumes: Only active customers count."
+STATED = "Assumed: Only active customers count."
 
 
 async def test_assumption_omitted_by_the_model_is_added_and_streamed(rig: Any) -> None:
@@ -24,7 +24,7 @@ async def test_assumption_omitted_by_the_model_is_added_and_streamed(rig: Any) -
     assert not output.deterministic
     (request,) = rig.model.requests
     assert f"### Assumptions made\n<untrusted>\n- {ASSUMED}" in request.prompt
-    assert 'State everything under "Assumptions made"' in request.prompt
+    assert 'Nothing in the answer may contradict "Assumptions made"' in request.prompt
 
 
 def test_deterministic_answer_states_assumptions_once() -> None:
@@ -39,7 +39,7 @@ def test_assumption_stated_in_another_letter_case_is_recognised() -> None:
     assert unstated_assumptions("only  ACTIVE\ncustomers count, days are in UTC", results) == ""
     assert unstated_assumptions("Days are in UTC.", results) == STATED
     assert unstated_assumptions("", [*results, *results]) == (
-        "This assumes: Only active customers count; Days are in UTC."
+        "Assumed: Only active customers count; Days are in UTC."
     )
 
 

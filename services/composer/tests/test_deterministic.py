@@ -9,7 +9,13 @@ from bos.agent.v1 import AgentResult, ProposedAction
 from bos.common.v1 import Column, Row, Table, Value
 from bos.planner.v1 import Intent, IntentRoute, WorkingContext
 from bos_composer.citations import merge
-from bos_composer.deterministic import NEEDS_MODEL, NO_DATA, OUT_OF_SCOPE, plain_answer
+from bos_composer.deterministic import (
+    NEEDS_MODEL,
+    NO_DATA,
+    NOTHING_FOUND,
+    OUT_OF_SCOPE,
+    plain_answer,
+)
 from bos_composer.numbers import NumberFormat
 
 from . import conftest as make
@@ -72,8 +78,8 @@ def test_when_nothing_succeeded_the_answer_explains_the_failure() -> None:
         remarks=["The revision limit was reached."],
     )
     assert text == (
-        "I could not find an answer.\n\n"
-        "- The sql agent did not succeed: the database query failed.\n"
+        "This could not be answered.\n\n"
+        "- The sql agent did not succeed: no query gave a result.\n"
         "- The rag agent did not succeed: something unexpected went wrong.\n\n"
         "The revision limit was reached."
     )
@@ -97,21 +103,52 @@ def test_errors_of_earlier_attempts_are_stated_once() -> None:
     assert "tried before" not in answer(last)
 
 
+SAID = "The approval was denied by you, so this was not done: Mail the report to Ann."
+UNDONE = (
+    # type of the error, its message, the answer
+    ("denied_by_user", SAID, SAID),
+    ("denied_by_user", "", 'The action "Mail it" was not done: the approval was denied.'),
+    ("hitl_timeout", "", 'The action "Mail it" was not done: it was not decided in time.'),
+    ("hitl_skipped_non_streaming", "Mail it: not done.", "Mail it: not done. Ask again in the "),
+    ("NotRun", "Not done: Mail it. It needs a total, which was denied", "Not done: Mail it. It"),
+    ("BudgetExhausted", "Not run: no tokens are left.", "Not run: no tokens are left."),
+    ("Skipped", "No documents", "The mail agent was skipped: No documents."),
+)
+
+
 @pytest.mark.requirement("K-12", "Q-02", "Q-09")
-def test_blocked_action_is_named_with_its_remedy() -> None:
-    for error, why in (
-        ("denied_by_user", "the approval was denied"),
-        ("hitl_timeout", "it was not decided in time"),
-        ("hitl_skipped_non_streaming", "this kind of request cannot ask for approval"),
-    ):
-        action = ProposedAction(tool="send_email", summary="Mail the report to Ann")
-        blocked = {"status": "skipped", "error": (error, "x"), "proposed_actions": [action]}
-        text = answer(make.result("mail", **blocked))
-        assert (
-            'The action "Mail the report to Ann" was blocked: it requires user approval, and '
-            f"{why}."
-        ) in text
-        assert "try again via the streaming interface" in text
+def test_what_was_not_done_is_named_with_the_reason_and_is_no_failure() -> None:
+    mail = ProposedAction(tool="send_email", summary="Mail it")
+    for error, message, expected in UNDONE:
+        blocked = make.result(
+            "mail", status="skipped", error=(error, message), proposed_actions=[mail]
+        )
+        text = answer(blocked)
+        assert text.startswith(expected), text
+        assert NOTHING_FOUND not in text
+        assert answer(make.result(answer="12 orders."), blocked) == f"{text}\n\n12 orders."
+
+
+OUTCOMES = (
+    # outcome, text of the agent: the answer
+    ("NOT_IN_SOURCE", "The data hold no weather.", "The data hold no weather."),
+    ("NOT_IN_SOURCE", "", "The source of the sql agent holds nothing of the kind."),
+    ("PREMISE_REFUTED", "It rose.", "It rose."),
+    ("PREMISE_REFUTED", "", "What the question takes for granted is not so."),
+    ("EMPTY", "No rows match.", "No rows match."),
+    ("EMPTY", "", NO_DATA),
+    ("PARTLY", "3 of 5.", "3 of 5.\n\nNote: This is a part of the answer only."),
+    ("CUT_OFF", "Be", "Be\n\nNote: The answer of the sql agent reached its length limit and"),
+    ("ANSWERED", "12 orders.", "12 orders."),
+)
+
+
+@pytest.mark.requirement("Q-08")
+def test_each_outcome_has_its_words() -> None:
+    for name, text, expected in OUTCOMES:
+        found = answer(make.result(answer=text, outcome=f"OUTCOME_{name}"))
+        assert found.startswith(expected), name
+        assert NOTHING_FOUND not in found, name
 
 
 @pytest.mark.requirement("K-04")

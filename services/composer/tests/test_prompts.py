@@ -155,7 +155,7 @@ LISTS = [
     "2 rows with customer, total_revenue: Acme, 175206.00; Globex, 99000.5.",
     "customer: Acme, total_revenue: 175206.00.",
     "2 rows: Acme and Globex. More rows exist than were read.",
-    "Acme, 175206.00. This assumes: Only active ones count.",
+    "Acme, 175206.00. Assumed: Only active ones count.",
     "2 rows with customer, and 1 more column: Acme; Globex. More rows exist.",
 ]
 STATEMENTS = [
@@ -275,10 +275,18 @@ def test_overridden_task_adds_a_notice() -> None:
 
 @pytest.mark.requirement("K-12", "Q-09")
 def test_blocked_and_failed_steps_must_be_stated() -> None:
-    _, user = prompts(make.result("mail", status="skipped", error=("denied_by_user", "")))
-    assert "was blocked: it requires user approval, and the approval was denied" in user
+    _, user = prompts(make.result(status="failed", error=("QueryError", "No column a.")))
+    assert "### What did not succeed\n<untrusted>\n- The sql agent did not succeed: " in user
     assert 'State everything under "What did not succeed"' in user
     assert "Nothing succeeded." in user
+    denied = make.result("mail", status="skipped", error=("denied_by_user", ""))
+    _, user = prompts(denied, make.result(answer="No weather.", outcome="OUTCOME_NOT_IN_SOURCE"))
+    assert "### What was not done\n<untrusted>\n- The action of the mail agent was not" in user
+    assert "write nothing that reads as if it was done" in user
+    assert "status: succeeded, not in source. Answer: No weather." in user
+    assert 'results with the status "not in source"' in user
+    assert "did not succeed" not in user
+    assert "Nothing succeeded." not in user
     _, fine = prompts(make.result(answer="ok"))
     assert "### What did not succeed" not in fine
     assert "### Notices" not in fine

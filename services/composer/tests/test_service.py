@@ -229,6 +229,7 @@ async def test_overlong_answer_is_truncated(start: Any) -> None:
     assert len(shown) <= 1000
     assert said == "(The answer reached its length limit and is cut off here.)"
     assert from_value(output.trace[-1].data["cut_off"]) is True
+    assert output.cut_off
     assert output.usage.model_calls == 1
     assert output.usage.unreported_tokens > 1000, "all that it could have consumed"
 
@@ -262,3 +263,19 @@ async def test_model_is_called_only_within_the_token_budget(rig: Any) -> None:
     assert from_value(output.trace[0].data["reason"]) == "BUDGET_EXHAUSTED"
     _, output = await rig.compose(make.request(result, token_budget=100_000))
     assert output.answer == make.WRITTEN
+
+
+DENIED = ("denied_by_user", "The approval was denied by you, so this was not done: Mail it.")
+
+
+@pytest.mark.requirement("Q-09")
+async def test_what_was_not_done_stands_above_what_the_model_writes(rig: Any) -> None:
+    denied = make.result("mail", status="skipped", error=DENIED)
+    deltas, output = await rig.compose(make.request(make.top_customers(), denied))
+    assert output.answer == "".join(deltas)
+    assert output.answer.startswith(f"{DENIED[1]}\n\nThe top customer brought Rs.1,75,206.00, ")
+    assert rig.model.calls == 1
+    # Where nothing else happened there is nothing to write.
+    _, output = await rig.compose(make.request(denied))
+    assert (output.answer, output.deterministic) == (DENIED[1], True)
+    assert rig.model.calls == 1

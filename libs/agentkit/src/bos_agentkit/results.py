@@ -6,7 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bos.agent.v1 import AgentExecutionStatus, AgentResult, ProposedAction
-from bos.common.v1 import Chart, Clarification, ClarifyingQuestion, DatabaseQuery, Source, Table
+from bos.common.v1 import (
+    Chart,
+    Clarification,
+    ClarifyingQuestion,
+    DatabaseQuery,
+    Outcome,
+    Source,
+    Table,
+)
 from bos_agentkit.failures import agent_error
 from bos_agentkit.task import AgentTask
 from bos_chassis.values import to_value_map
@@ -26,6 +34,7 @@ def succeeded(
     assumptions: Sequence[str] = (),
     caveats: Sequence[str] = (),
     query: DatabaseQuery | None = None,
+    outcome: Outcome = Outcome.OUTCOME_ANSWERED,
 ) -> AgentResult:
     """Result of a step that succeeded.
 
@@ -40,9 +49,10 @@ def succeeded(
         charts: Charts of aggregated results.
         highlights: Noteworthy points.
         followups: Suggested next questions.
-        assumptions: Made instead of further clarifying questions; the final answer states them.
+        assumptions: Made beyond the task; the final answer states them.
         caveats: What checks of the result found; the final answer states them.
         query: The query that it rests on, as it ran; users may verify it.
+        outcome: What came of it; where it is not ANSWERED, ``answer`` says why.
 
     Raises:
         TypeError, ValueError: data without a typed form, or a confidence outside 0 to 1.
@@ -65,6 +75,7 @@ def succeeded(
         assumptions=assumptions,
         caveats=caveats,
         query=query,
+        outcome=outcome,
     )
 
 

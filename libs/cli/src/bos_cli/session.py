@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from bos.common.v1 import Outcome
 from bos.gateway.v1 import RunStatus
 from bos_client.client import BosClient
 from bos_client.connection import Connection, NoConnection, find_connection
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
+    from bos.gateway.v1 import OrchestratorResponse
     from bos_client.sign_in import SignedIn
 
 ANSWERED, FAILED, USAGE, UNREACHABLE, NO_ANSWER, INTERRUPTED = 0, 1, 2, 3, 4, 130
@@ -53,6 +55,12 @@ _BY_STATUS = {
     RunStatus.RUN_STATUS_CANCELLED: NO_ANSWER,
     RunStatus.RUN_STATUS_CLARIFICATION_NEEDED: NO_ANSWER,
 }
+_NO_ANSWER = frozenset(
+    {
+        *(Outcome.OUTCOME_NOT_IN_SOURCE, Outcome.OUTCOME_DENIED),
+        *(Outcome.OUTCOME_EXPIRED, Outcome.OUTCOME_SKIPPED),
+    }
+)
 _USAGE_ERRORS = (InvalidArgument, NotFound, AlreadyExists, Unauthenticated, PermissionDenied)
 
 
@@ -160,9 +168,10 @@ def report(error: BosError | NoConnection, *, as_json: bool = False) -> int:
     return NO_ANSWER if isinstance(error, Cancelled) else FAILED
 
 
-def status_code(status: RunStatus) -> int:
-    """The exit code for the outcome of a run."""
-    return _BY_STATUS.get(status, FAILED)
+def exit_code(response: OrchestratorResponse) -> int:
+    """The exit code for a run that ended: 0 answered, 1 failed, 4 nothing to answer or not done."""
+    code = _BY_STATUS.get(response.status, FAILED)
+    return NO_ANSWER if code == ANSWERED and response.outcome in _NO_ANSWER else code
 
 
 def print_json(message: Message) -> None:

@@ -9,12 +9,14 @@ from datetime import UTC
 from typing import TYPE_CHECKING
 
 from bos.agent.v1 import AgentExecutionStatus
+from bos.common.v1 import Outcome
 from bos.gateway.v1 import ApprovalStatus, RunStatus
 
 if TYPE_CHECKING:
     from google.protobuf.duration_pb2 import Duration
     from google.protobuf.timestamp_pb2 import Timestamp
 
+    from bos.agent.v1 import AgentResult
     from bos.common.v1 import Artefact, Usage, Value
     from bos.gateway.v1 import OrchestratorResponse
 
@@ -180,6 +182,31 @@ def approval_status_text(status: ApprovalStatus) -> str:
 def step_status_text(status: AgentExecutionStatus) -> str:
     """Such as ``needs clarification``."""
     return _words(AgentExecutionStatus.Name(status), "AGENT_EXECUTION_STATUS_")
+
+
+def outcome_name(outcome: Outcome) -> str:
+    """Such as ``NOT_IN_SOURCE``; empty for none, and for one of a newer version."""
+    known = outcome and outcome in Outcome.values()
+    return Outcome.Name(outcome).removeprefix("OUTCOME_") if known else ""
+
+
+def outcome_text(outcome: Outcome) -> str:
+    """Such as ``not in source``; empty likewise."""
+    return _words(outcome_name(outcome), "")
+
+
+def run_end_text(response: OrchestratorResponse) -> str:
+    """How a run ended: what came of it, or its status where that says all."""
+    status = run_status_text(response.status)
+    plain = response.outcome in (Outcome.OUTCOME_UNSPECIFIED, Outcome.OUTCOME_ANSWERED)
+    return status if plain else outcome_text(response.outcome) or status
+
+
+def step_end_text(result: AgentResult) -> str:
+    """How a step ended: what came of it, or its status where that says all."""
+    status = step_status_text(result.status)
+    plain = (Outcome.OUTCOME_UNSPECIFIED, Outcome.OUTCOME_ANSWERED, Outcome.OUTCOME_SKIPPED)
+    return status if result.outcome in plain else outcome_text(result.outcome) or status
 
 
 def _words(name: str, prefix: str) -> str:

@@ -19,6 +19,7 @@ from bos_plans.bounds import MAX_VALUES, OutOfBounds, extent
 _REFERENCE = re.compile(
     r"@\{outputs\.(?P<step>[A-Za-z][A-Za-z0-9_-]{0,63})\.(?P<field>[A-Za-z0-9_][A-Za-z0-9_.-]*)\}"
 )
+_MAX_READABLE_CHARS = 160
 _OPENING = "@{"
 _BROKEN_OPENING = "@ {"
 _TABLE_FIELDS = ("table", "rows")
@@ -55,6 +56,12 @@ def malformed_references(step: Step) -> list[str]:
 def without_references(text: str) -> str:
     """Escape ``text`` of a user, so that nothing in it is taken for a reference."""
     return text.replace(_OPENING, _BROKEN_OPENING)
+
+
+def readable_task(task: str) -> str:
+    """A task of a plan in words for users, with ``…`` for each reference; one line, bounded."""
+    line = " ".join(_REFERENCE.sub("…", task).split()).rstrip(".")
+    return line if len(line) <= _MAX_READABLE_CHARS else f"{line[: _MAX_READABLE_CHARS - 1]}…"
 
 
 class References:

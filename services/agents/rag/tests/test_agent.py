@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from bos.agent.v1 import AgentInput
-from bos.common.v1 import SourceType
+from bos.common.v1 import Outcome, SourceType
 from bos.documents.v1 import DocumentMatch
 from bos_chassis.values import from_value
 from bos_rag.service import serve
@@ -188,6 +188,7 @@ async def test_model_that_finds_no_answer_is_believed(start: Any) -> None:
     outcome = await rag.do(TASK)
     assert outcome.result.answer.startswith("I do not know")
     assert outcome.data["found"] is False
+    assert outcome.result.outcome == Outcome.OUTCOME_NOT_IN_SOURCE
     assert len(outcome.data["chunks"]) == 2
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bos.common.v1 import ColumnType, SourceType
+from bos.common.v1 import ColumnType, Outcome, SourceType
 from bos_chassis.values import table_rows, to_value, to_value_map
 from bos_testkit.scripted_model.replies import fixture
 
@@ -283,6 +283,7 @@ async def test_answer_of_an_empty_result_states_the_filters(start: StartHarness)
     await harness.ask(is_final_answer=True)
 
     assert done.result.answer.startswith("No rows match (city = Goa): no data was found.")
+    assert done.result.outcome == Outcome.OUTCOME_EMPTY
     # The value may be untrusted text.
     shown = harness.prompts("ResultInterpretation")[0]
     assert "looked for:\n<untrusted>\ncity = Goa\n</untrusted>" in shown

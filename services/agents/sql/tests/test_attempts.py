@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from bos.common.v1 import Outcome
 from bos_testkit.scripted_model.replies import fixture
 
 from .conftest import (
@@ -205,12 +206,13 @@ async def test_a_slow_query_is_stopped_and_counts_as_a_failed_attempt(start: Sta
 
 
 @pytest.mark.parametrize("is_clear", [True, False])
-async def test_a_model_without_a_query_ends_the_step(start: StartHarness, is_clear: bool) -> None:
+async def test_what_the_data_do_not_hold_is_no_failure(start: StartHarness, is_clear: bool) -> None:
     nothing = {"is_clear": is_clear, "sql": "", "notes": "There is no weather in this database."}
     harness = await start(fixtures(drafted=nothing))
 
     done = await harness.ask()
 
-    assert done.result.error.type == "QueryError"
-    assert done.result.error.message.endswith("There is no weather in this database.")
+    assert (done.result.status, done.result.outcome) == (SUCCEEDED, Outcome.OUTCOME_NOT_IN_SOURCE)
+    assert done.result.answer == "The data do not hold this. There is no weather in this database."
+    assert not done.result.HasField("table")
     assert harness.queries() == 0

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from bos.common.v1 import OUTCOME_PARTLY
 from bos_chassis.values import table_rows
 from bos_testkit.scripted_model.replies import Fixture, fixture
 
@@ -98,6 +99,7 @@ async def test_rows_that_stay_cut_have_a_caveat(start: StartHarness, another: st
     assert done.result.status == SUCCEEDED
     assert [row["order_id"] for row in table_rows(done.result.table)] == [1, 2, 3]
     assert done.data["execution_stats"]["aggregated"] is False
+    assert done.result.outcome == OUTCOME_PARTLY
     (caveat,) = done.result.caveats
     assert caveat.startswith("Only the first 3 rows were read")
     assert "Ask for totals" in caveat

@@ -64,7 +64,7 @@ async def test_after_five_turns_assumptions_are_used(start: StartHarness, sql: s
     done = await harness.ask(SHIFT, clarification_turn_count=5, is_final_answer=True)
 
     assert done.result.status == SUCCEEDED
-    assert done.result.answer == "Agra leads. This assumes: The metric is orders.amount."
+    assert done.result.answer == "Agra leads. Assumed: The metric is orders.amount."
     assert list(done.result.assumptions) == ["The metric is orders.amount."]
     assert done.data["assumptions"] == ["The metric is orders.amount."]
     assert len(harness.prompts("QueryDraft")) == (1 if sql else 2)
@@ -103,21 +103,22 @@ async def test_without_a_question_the_answer_states_its_assumption(
 
     assert done.result.status == SUCCEEDED
     assert list(done.result.assumptions) == [expected]
-    assert done.result.answer.endswith(f"This assumes: {expected.rstrip('.')}.")
+    assert done.result.answer.endswith(f"Assumed: {expected.rstrip('.')}.")
     assert len(harness.prompts("QueryDraft")) == 1
 
 
 WHICH_YEAR = [{"question": "Which year?", "options": []}]
 
 
-async def test_a_clear_task_asks_nothing_and_states_no_assumptions(start: StartHarness) -> None:
+async def test_a_clear_task_asks_nothing_and_states_its_assumptions(start: StartHarness) -> None:
     more = {"assumptions": ["Amounts are in rupees"], "clarifying_questions": WHICH_YEAR}
     harness = await start(fixtures(drafted={**GOOD, **more}))
 
     done = await harness.ask()
 
     assert done.result.status == SUCCEEDED
-    assert list(done.result.assumptions) == []
+    assert list(done.result.assumptions) == ["Amounts are in rupees"]
+    assert done.result.answer.endswith(" Assumed: Amounts are in rupees.")
     assert done.data["assumptions"] == ["Amounts are in rupees"]
 
 

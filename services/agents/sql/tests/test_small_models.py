@@ -83,7 +83,7 @@ async def test_after_five_turns_the_query_is_written_on_assumptions(start: Start
     done = await harness.ask(clarification_turn_count=5)
 
     assert done.result.status == SUCCEEDED
-    assert done.result.answer.endswith("This assumes: The metric is orders.amount.")
+    assert done.result.answer.endswith("Assumed: The metric is orders.amount.")
     assert "- The metric is orders.amount." in harness.prompts("GeneratedSql")[0]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from bos.agent.v1 import TaskMetadata
-from bos.common.v1 import SourceType
+from bos.common.v1 import Outcome, SourceType
 from bos_chassis.values import to_value_map
 from bos_testkit.fixtures.agent_harness import AWAITING, FAILED, SUCCEEDED
 from bos_testkit.scripted_model.replies import Fixture, fixture
@@ -282,6 +282,7 @@ async def test_model_that_never_finds_anything_is_asked_twice_at_most(start: Any
     web = await start(answer("", found=False, open_pages=(1, 2)))
     outcome = await web.do(TASK, {"query": "castings", "search_type": "basic"})
     assert (outcome.data["found"], outcome.result.confidence) == (False, 0)
+    assert outcome.result.outcome == Outcome.OUTCOME_EMPTY
     assert len(web.prompts("WebAnswer")) == 2
 
 

@@ -22,9 +22,11 @@ from bos_composer.metrics import ComposerMetrics
 from bos_composer.numbers import NumberFormat
 from bos_composer.outcomes import (
     met_model_outage,
+    not_done,
     succeeded,
     unstated_assumptions,
     unstated_caveats,
+    was_not_done,
 )
 from bos_composer.prompts import HEADINGS, compose_messages
 from bos_composer.reports import (
@@ -62,6 +64,10 @@ if TYPE_CHECKING:
 _MAX_FOLLOWUPS = 6
 _INVALID = ModelOutputInvalid.default_reason
 _CUT_OFF = "(The answer reached its length limit and is cut off here.)"
+
+
+class _NothingToWord(Exception):
+    """Nothing was done and nothing failed, so that a model has nothing to add."""
 
 
 @dataclass(slots=True)
@@ -112,11 +118,17 @@ class Composer:
         written = _Written()
         trace: list[TraceEvent] = []
         found: dict[str, str] = {}
+        undone = citations.without_sources("\n\n".join(not_done(request.results)))
+        above = f"{undone}\n\n" if undone else ""
         try:
+            if undone and all(map(was_not_done, request.results)):
+                raise _NothingToWord
+            if above:
+                yield ComposeResponse(delta=above)
             async with aclosing(self._deltas(request, citations, markers, written)) as deltas:
                 async for delta in deltas:
                     yield ComposeResponse(delta=delta)
-            answer = "".join(written.shown).strip()
+            answer = above + "".join(written.shown).strip()
             deterministic = False
             found = written_findings(answer, sections)
             missing = [section for section in sections if section.heading not in found]
@@ -125,8 +137,11 @@ class Composer:
                 answer = f"{answer}\n\n{lacking}"
                 yield ComposeResponse(delta=f"\n\n{lacking}")
         except NoReply as failure:
-            written.usage = failure.usage
+            written.usage, written.cut_off = failure.usage, False
             trace.append(_explain(failure))
+            answer = plain_answer(request, citations, self._numbers)
+            deterministic = True
+        except _NothingToWord:
             answer = plain_answer(request, citations, self._numbers)
             deterministic = True
         unknown = markers.unknown + citations.unknown
@@ -135,7 +150,7 @@ class Composer:
         trace.append(_finished(citations, written, deterministic, unknown))
         output = _output(request, citations, answer, written, deterministic, trace)
         if sections:
-            self._structure(output, sections, found, request, citations)
+            self._structure(output, sections, found, request, citations, above)
         self._log.info(
             "composed",
             deterministic=deterministic,
@@ -233,6 +248,7 @@ class Composer:
         found: Mapping[str, str],
         request: ComposeRequest,
         citations: Citations,
+        above: str,
     ) -> None:
         """Fill in sections and highlights of a report, from its answer or from the results."""
         results = request.results
@@ -241,7 +257,8 @@ class Composer:
             for section in sections
         ]
         output.sections.extend(numbered_sections(sections, findings, request, citations))
-        highlights = [] if output.deterministic else written_highlights(output.answer)
+        answer = output.answer.removeprefix(above)
+        highlights = [] if output.deterministic else written_highlights(answer)
         highlights = highlights or plain_highlights(sections, results, citations)
         own = [text for text in output.highlights if text not in highlights]
         output.highlights[:] = [*highlights, *own]
@@ -276,6 +293,7 @@ def _output(
         usage=consumed(usage, written.started),
         trace=trace,
         deterministic=deterministic,
+        cut_off=written.cut_off,
     )
 
 

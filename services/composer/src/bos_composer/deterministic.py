@@ -11,11 +11,14 @@ from bos_composer.citations import Citations
 from bos_composer.numbers import NumberFormat
 from bos_composer.outcomes import (
     error_text,
+    not_done,
     reason,
     safe_line,
     succeeded,
     unstated_assumptions,
     unstated_caveats,
+    was_not_done,
+    words_without_text,
 )
 from bos_composer.prompts import HEADINGS
 from bos_composer.reports import plain_finding, report_sections
@@ -27,7 +30,7 @@ OUT_OF_SCOPE = (
     "I answer questions with the help of the connected agents and their data."
 )
 NEEDS_MODEL = "This question can be answered by a language model only, and none is available now."
-NOTHING_FOUND = "I could not find an answer."
+NOTHING_FOUND = "This could not be answered."
 INCOMPLETE = "The answer is incomplete."
 TRIED_BEFORE = "What was tried before did not work either:"
 _MAX_ROWS = 10
@@ -79,7 +82,9 @@ def _parts(request: ComposeRequest, citations: Citations, numbers: NumberFormat)
             if succeeded(result)
         ]
     produced = [text for text in found if text]
-    reasons = list(dict.fromkeys(text for text in map(reason, results) if text))
+    failed = (each for each in results if not was_not_done(each))
+    reasons = list(dict.fromkeys(text for text in map(reason, failed) if text))
+    yield from not_done(results)
     yield from produced
     if found and not produced:
         yield NO_DATA
@@ -99,7 +104,7 @@ def _tried_before(request: ComposeRequest) -> Iterator[str]:
 
 
 def _found(result: AgentResult, answer: str, numbers: NumberFormat) -> str:
-    pieces = [answer.strip()]
+    pieces = [answer.strip() or words_without_text(result)]
     if result.table.rows:
         pieces.append(markdown(result.table, numbers, max_rows=_MAX_ROWS))
     elif not pieces[0] and not result.HasField("table"):

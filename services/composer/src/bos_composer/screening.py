@@ -20,8 +20,9 @@ _TAGS = ("<untrusted>", "</untrusted>")
 # Beginning of the prompt's line on an agent's result.
 _AGENT = "Agent: "
 _STATUSES = tuple(
-    f" status: {status_word(AgentResult(status=name))}."
+    f" status: {status_word(AgentResult(status=name))}{end}"
     for name in AgentExecutionStatus.keys()  # noqa: SIM118
+    for end in (".", ", ")
 )
 _MAX_NAME_CHARS = 80
 _MARK = re.compile(

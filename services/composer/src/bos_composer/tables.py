@@ -24,7 +24,7 @@ _LISTING_PHRASES = re.compile(
       | \band[ ](?P<left>\d{1,9})[ ]more\b (?:[ ](?:columns?|rows?)\b)?
       | \b(?:[Mm]ore[ ]rows|no[ ]more)[ ]exist\b (?:[ ]than[ ]were[ ]read\b)?
       | \bno[ ]value\b
-      | \bThis[ ]assumes:
+      | \bAssumed:
       | \band\b""",
     re.VERBOSE,
 )

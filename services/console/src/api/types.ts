@@ -14,6 +14,7 @@ export type Plan = Schemas["Plan"];
 export type PlannedEvent = Schemas["PlannedEvent"];
 export type ReportSection = Schemas["ReportSection"];
 export type Response = Schemas["OrchestratorResponse"];
+export type Outcome = AgentResult["outcome"];
 export type Run = Schemas["Run"];
 export type RunEvent = Schemas["RunEvent"];
 export type RunStatus = Run["status"];

@@ -1,12 +1,13 @@
 /** The plan of a run as it happens: a chip for each step, one line when all is done. */
 import { useState } from "react";
 
+import type { Outcome } from "../api/types";
 import { useText } from "../messages/useText";
 import { between, shownSeconds } from "../text/format";
 import { Literal } from "../text/Literal";
 import { Icon } from "../ui/controls";
 import type { RunState, StepState, StepStatus } from "./state";
-import { hasEnded } from "./status";
+import { hasEnded, shownOutcome, toneOf } from "./status";
 import styles from "./steps.module.css";
 
 const ICONS: Record<StepStatus, Parameters<typeof Icon>[0]["name"]> = {
@@ -18,9 +19,9 @@ const ICONS: Record<StepStatus, Parameters<typeof Icon>[0]["name"]> = {
   skipped: "skip",
 };
 
-export function StepIcon({ status }: { status: StepStatus }) {
+export function StepIcon({ status, outcome }: { status: StepStatus; outcome?: Outcome | undefined }) {
   return (
-    <span className={styles.icon} data-status={status}>
+    <span className={styles.icon} data-status={status} data-tone={toneOf(outcome)}>
       <Icon name={ICONS[status]} />
     </span>
   );
@@ -84,9 +85,10 @@ function Chip({ step }: { step: StepState }) {
   const time = between(step.startTime, step.endTime);
   const last = step.status === "running" ? step.progress.at(-1)?.message : undefined;
   const error = step.result?.error;
+  const outcome = shownOutcome(step.result?.outcome);
   return (
     <li className={styles.chip} data-status={step.status}>
-      <StepIcon status={step.status} />
+      <StepIcon status={step.status} outcome={step.result?.outcome} />
       <span className={styles.agent}>
         <Literal text={step.agent} />
       </span>
@@ -104,8 +106,9 @@ function Chip({ step }: { step: StepState }) {
             <Literal text={last} />
           </small>
         )}
+        {outcome && <small> {text.outcomes[outcome]}</small>}
         {error && (
-          <small className={styles.error}>
+          <small className={styles.error} data-tone={toneOf(step.result?.outcome)}>
             {" "}
             <Literal text={error.message} />
           </small>

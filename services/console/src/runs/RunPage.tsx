@@ -4,7 +4,7 @@ import { Link, useParams } from "@tanstack/react-router";
 import { ApprovalCard } from "../approvals/ApprovalCard";
 import { useText } from "../messages/useText";
 import type { RunState } from "../run/state";
-import { hasEnded } from "../run/status";
+import { hasEnded, shownOutcome, toneOf } from "../run/status";
 import { useRun } from "../run/useRun";
 import { useSession } from "../shell/useSession";
 import { seconds, shownNumber, shownSeconds, shownTime } from "../text/format";
@@ -32,6 +32,7 @@ function RunView({ runId }: { runId: string }) {
   const text = useText();
   const { state, isConnected, failure } = useRun(runId);
   const [isCopied, copy] = useCopy();
+  const outcome = shownOutcome(state.response?.outcome);
   const [choice, choose] = useChosenStep(state.steps.length > 0);
   return (
     <div className={styles.page}>
@@ -40,8 +41,12 @@ function RunView({ runId }: { runId: string }) {
           <h1>
             <Literal text={state.question || runId} />
           </h1>
-          <span className={styles.state} data-status={state.status}>
-            {text.runStates[state.status]}
+          <span
+            className={styles.state}
+            data-status={state.status}
+            data-tone={toneOf(state.response?.outcome)}
+          >
+            {outcome ? text.outcomes[outcome] : text.runStates[state.status]}
           </span>
           <div className={styles.buttons}>
             {state.conversationId && (

@@ -70,3 +70,15 @@ def test_trace_of_planning_is_shown_if_the_trace_was_asked_for() -> None:
 
 def both(stored: Message, public: Message) -> set[str]:
     return set(stored.DESCRIPTOR.fields_by_name) & set(public.DESCRIPTOR.fields_by_name)
+
+
+@pytest.mark.requirement("Q-09")
+def test_decided_approval_still_shows_what_was_to_be_done() -> None:
+    for kind in ("approval_requested", "approval_resolved"):
+        event = LogEvent()
+        action = getattr(event, kind).approval.actions.add(tool="send", summary="Mail it")
+        action.arguments.fields["to"].string_value = "ann"
+        public = project("r", 1, event, AgentRequest())
+        assert public is not None
+        (shown,) = getattr(public, kind).approval.display.actions
+        assert [(each.label, list(each.lines)) for each in shown.arguments] == [("to", ["ann"])]

@@ -119,6 +119,7 @@ def test_span_attributes_name_the_user_by_a_digest_alone() -> None:
         "bos.step.id": "a",
         "bos.attempt": 1,
         "bos.step.status": "succeeded",
+        "bos.step.outcome": "answered",
     }
     attributes = trace.one("invoke_workflow bos").attributes
     assert attributes["gen_ai.conversation.id"] == "c1"

@@ -77,7 +77,7 @@ async def test_damaged_approval_does_not_affect_others(
         for following in followed:
             result = result_of(await following.end(), "a")
             assert result.error.type == "hitl_timeout"
-            assert "trigger_deployment" in result.error.message
+            assert "Deploy shop 1.2" in result.error.message
     assert agent.landed == {}
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bos_cli.render import View, make_console, show_run
-from bos_cli.session import ANSWERED, FAILED, INTERRUPTED, run, status_code
+from bos_cli.session import ANSWERED, FAILED, INTERRUPTED, exit_code, run
 from bos_client import BosClient
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def demo(question: str, trace: bool) -> None:
                 response = await show_run(events, make_console(), View(trace=trace))
             finally:
                 await events.aclose()
-        return FAILED if response is None else status_code(response.status)
+        return FAILED if response is None else exit_code(response)
 
     sys.exit(run_standalone(ask, log_level="warning", code_on_signal=INTERRUPTED))
 

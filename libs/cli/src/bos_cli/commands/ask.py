@@ -21,9 +21,9 @@ from bos_cli.session import (
     FAILED,
     INTERRUPTED,
     client_for,
+    exit_code,
     print_json,
     run,
-    status_code,
 )
 from bos_client.text import run_status_text
 from bos_errors import BosError
@@ -278,7 +278,7 @@ async def _followed(
         return FAILED, None
     if as_json:
         print_json(shown.response)
-    return status_code(shown.response.status), shown.response
+    return exit_code(shown.response), shown.response
 
 
 def _goes_on(run_id: str) -> str:

@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from bos.common.v1 import SourceType, TraceEventType
+from bos.common.v1 import Outcome, SourceType, TraceEventType
 from bos.gateway.v1 import ApprovalKind, RunStatus
 from bos_cli.render.files import show_charts, show_files
 from bos_cli.render.table import rows_note, table_grid
 from bos_client.text import (
     ONE_LINE,
+    approval_status_text,
     as_it_is,
     clean,
     clock_text,
     duration_text,
     one_line,
     passage_text,
-    run_status_text,
+    run_end_text,
     usage_text,
     value_text,
     visible,
@@ -42,7 +43,14 @@ _EXCERPT_CHARS = 160
 _QUOTE_CHARS = 500
 _NAME_CHARS = 200
 _MAX_SOURCES = 20
-_GOOD = frozenset({RunStatus.RUN_STATUS_SUCCEEDED, RunStatus.RUN_STATUS_PARTIALLY_SUCCEEDED})
+_ANSWERED = frozenset({RunStatus.RUN_STATUS_SUCCEEDED, RunStatus.RUN_STATUS_PARTIALLY_SUCCEEDED})
+WHOLE = frozenset(
+    {
+        *(Outcome.OUTCOME_UNSPECIFIED, Outcome.OUTCOME_ANSWERED),
+        *(Outcome.OUTCOME_EMPTY, Outcome.OUTCOME_PREMISE_REFUTED),
+    }
+)
+"""Outcomes that answer what was asked; all others are shown as incomplete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +147,13 @@ def show_clarification(console: Console, clarification: Clarification) -> None:
 
 def show_end(console: Console, response: OrchestratorResponse) -> None:
     """The run's id, state, time and cost; and its error, if any."""
-    good = response.status in _GOOD
     if response.HasField("error") and response.error.message:
         console.print(
             Text(clean(f"\n{response.error.type}: {response.error.message}"), style="red")
         )
     metadata = response.metadata
     line = Text().append(f"\nRun {response.run_id}: ", style="dim")
-    line.append(run_status_text(response.status), style="green" if good else "red")
+    line.append(run_end_text(response), style=end_style(response))
     if metadata.HasField("latency"):
         line.append(f" in {duration_text(metadata.latency)}", style="dim")
     if metadata.agents:
@@ -160,6 +167,13 @@ def show_end(console: Console, response: OrchestratorResponse) -> None:
     if metadata.conversation_id:
         line.append(f"; conversation {one_line(metadata.conversation_id)}", style="dim")
     console.print(line)
+
+
+def end_style(response: OrchestratorResponse) -> str:
+    """The colour of a run that ended: green, yellow for what lacks something, red for a failure."""
+    if response.status not in _ANSWERED:
+        return "red"
+    return "green" if response.outcome in WHOLE else "yellow"
 
 
 def show_approval(console: Console, approval: Approval) -> None:
@@ -182,6 +196,12 @@ def show_approval(console: Console, approval: Approval) -> None:
 def titles(approval: Approval, limit: int = 0) -> str:
     """What the actions are called, on one line; the gateway has made these fit to be shown."""
     return one_line("; ".join(as_it_is(each.title) for each in approval.display.actions), limit)
+
+
+def decision_text(approval: Approval) -> str:
+    """What was decided about which actions, by whom."""
+    by = f" by {one_line(approval.decided_by)}" if approval.decided_by else ""
+    return f"{approval_status_text(approval.status)}{by}: {approval.step_id}, {titles(approval)}"
 
 
 def _show_argument(console: Console, argument: DisplayBlock) -> None:

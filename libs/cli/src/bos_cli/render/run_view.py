@@ -8,7 +8,9 @@ from rich.text import Text
 
 from bos.agent.v1 import AgentExecutionStatus
 from bos_cli.render.parts import (
+    WHOLE,
     View,
+    decision_text,
     heading,
     show_approval,
     show_outcome,
@@ -17,12 +19,11 @@ from bos_cli.render.parts import (
     titles,
 )
 from bos_client.text import (
-    approval_status_text,
     clean,
     duration_text,
     one_line,
     seconds_text,
-    step_status_text,
+    step_end_text,
     usage_text,
 )
 
@@ -128,8 +129,7 @@ class RunView:
                 self._line(Text(f"  bos approvals approve {approval.approval_id}", style="dim"))
             case "approval_resolved":
                 approval = event.approval_resolved.approval
-                outcome = approval_status_text(approval.status)
-                self._line(Text(f"⏵ {outcome}: {approval.step_id}", style="yellow"))
+                self._line(Text(f"⏵ {decision_text(approval)}", style="yellow"))
             case "run_resumed":
                 self._line(Text("↻ the run goes on", style="yellow"))
             case "cancel_requested":
@@ -169,11 +169,11 @@ class RunView:
         else:
             took = "no time"
         mark, style = _MARKS.get(result.status, ("■", "yellow"))
+        if result.outcome not in WHOLE:
+            mark, style = "■", "yellow"
         line = Text().append(f"{mark} ", style=style)
         line.append(finished.step_id, style="bold")
-        line.append(
-            f" {result.agent_name} {step_status_text(result.status)} in {took}", style="dim"
-        )
+        line.append(f" {result.agent_name} {step_end_text(result)} in {took}", style="dim")
         if result.HasField("table"):
             line.append(f", {result.table.row_count} rows", style="dim")
         if self._view.trace and (consumed := usage_text(result.usage)):

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from mcp.types import CallToolResult, ContentBlock, ResourceLink, TextContent
 
 from bos.gateway.v1 import RunStatus
-from bos_client.text import files_of, one_line
+from bos_client.text import files_of, one_line, outcome_name
 from bos_conversation import approval_shown, clarification_text, table_text
 from bos_plainjson import plain_json
 
@@ -81,6 +81,7 @@ def ended(run: Run) -> CallToolResult:
     response = run.response
     content: dict[str, Any] = {
         **_head(run),
+        "outcome": outcome_name(response.outcome).lower(),
         "answer": bounded(response.answer),
         "tainted": response.tainted,
         "sources": [_source(plain_json(each)) for each in response.sources[:_MAX_SOURCES]],

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from bos.agent.v1 import SideEffectClass
+from bos.common.v1 import Outcome
 from bos_agentkit import (
     Agent,
     AgentFailure,
@@ -277,6 +278,7 @@ class ApiDocsAgent(Agent):
             data=data,
             confidence=0.7 if result.truncated else 0.9,
             sources=[answers.api_source(loaded.catalogue(api), api, result)],
+            outcome=_outcome(result),
         )
 
     async def _worded(self, task: AgentTask, result: CallResult) -> str:
@@ -305,6 +307,12 @@ class ApiDocsAgent(Agent):
             return plain
         answer = summary.answer.strip()
         return f"{answer} {result.more}" if result.more and result.more not in answer else answer
+
+
+def _outcome(result: CallResult) -> Outcome:
+    if result.rows is not None and not result.rows:
+        return Outcome.OUTCOME_EMPTY
+    return Outcome.OUTCOME_PARTLY if result.truncated else Outcome.OUTCOME_ANSWERED
 
 
 def _reads(operation: Operation | None, call: ExactCall) -> bool:

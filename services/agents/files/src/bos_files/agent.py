@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from bos.agent.v1 import SideEffectClass
+from bos.common.v1 import Outcome
 from bos_agentkit import Agent, AgentFailure, ToolContext, needed_reply, succeeded, tool
 from bos_agentkit.files import MAX_FILE_BYTES
 from bos_agentkit.programs.number_check import ungrounded_numbers
@@ -392,7 +393,12 @@ def _result(task: AgentTask, tool: str, done: dict[str, Any]) -> AgentResult:
 def _listing(task: AgentTask, done: dict[str, Any]) -> AgentResult:
     files, count = done["files"], done["file_count"]
     if not files:
-        return succeeded(task, answer="Your workspace holds no files.", data=done)
+        return succeeded(
+            task,
+            answer="Your workspace holds no files.",
+            data=done,
+            outcome=Outcome.OUTCOME_EMPTY,
+        )
     named = ", ".join(f"{each['name']} ({_size(each['size_bytes'])})" for each in files[:20])
     more = f" and {count - 20} more" if count > 20 else ""
     plural = "file" if count == 1 else "files"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from bos.common.v1 import Outcome
 from bos_agentkit import (
     AgentFailure,
     awaiting_approval,
@@ -248,7 +249,13 @@ class MailAgent(MailTools):
                 "No summary from the model; stating the result plainly", error=failure.error_type
             )
             answer = _plain(action, data)
-        return succeeded(task, answer=answer, data={"action": action, "result": answer, **data})
+        found_nothing = data.get("count") == 0
+        return succeeded(
+            task,
+            answer=answer,
+            data={"action": action, "result": answer, **data},
+            outcome=Outcome.OUTCOME_EMPTY if found_nothing else Outcome.OUTCOME_ANSWERED,
+        )
 
 
 def _proposed(task: AgentTask, tool: str, arguments: dict[str, Any]) -> AgentResult:

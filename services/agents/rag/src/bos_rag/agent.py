@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bos.agent.v1 import SideEffectClass
+from bos.common.v1 import Outcome
 from bos.documents.v1 import SearchDocumentsResponse, SearchFilter
 from bos_agentkit import Agent, ToolContext, optional_reply, succeeded, tool
 from bos_agentkit.citations import checked_markers, found_quotes, quoted_answer
@@ -328,4 +329,5 @@ def _nothing(
             "query": query,
         },
         confidence=0.0,
+        outcome=Outcome.OUTCOME_NOT_IN_SOURCE,
     )

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from bos.agent.v1 import SideEffectClass
-from bos.common.v1 import DatabaseQuery
+from bos.common.v1 import DatabaseQuery, Outcome
 from bos_agentkit import (
     Agent,
     AgentFailure,
@@ -29,8 +29,8 @@ from bos_sql.steps.attempts import run_attempts
 from bos_sql.steps.clarity import choose_tables
 from bos_sql.steps.describe import describe, take_examples
 from bos_sql.steps.guard import Guards
-from bos_sql.steps.interpret import interpret
-from bos_sql.steps.step_state import ClarificationNeeded, StepState
+from bos_sql.steps.interpret import has_no_values, interpret
+from bos_sql.steps.step_state import ClarificationNeeded, NotInSource, StepState
 from bos_sql.steps.variants import query_variants
 
 if TYPE_CHECKING:
@@ -144,6 +144,8 @@ class SqlAgent(Agent):
             return await self._execute(task)
         except ClarificationNeeded as needed:
             return needs_clarification(task, needed.questions, assumptions=needed.assumptions)
+        except NotInSource as absent:
+            return _not_in_source(task, absent.reason)
         except Exception as error:
             if isinstance(error, BosError) and type(error) is not Internal:
                 raise
@@ -248,6 +250,7 @@ def _answered(
         followups=words.followups,
         assumptions=work.stated_assumptions,
         caveats=found.caveats,
+        outcome=_outcome(found),
         query=DatabaseQuery(
             database=work.overview.database,
             dialect=work.overview.dialect,
@@ -256,6 +259,21 @@ def _answered(
             tables=result.query.used_tables,
         ),
     )
+
+
+def _not_in_source(task: AgentTask, reason: str) -> AgentResult:
+    task.trace.decision("The data do not hold this", reason=reason)
+    return succeeded(
+        task,
+        answer=f"The data do not hold this. {reason}",
+        outcome=Outcome.OUTCOME_NOT_IN_SOURCE,
+    )
+
+
+def _outcome(found: Checked) -> Outcome:
+    if has_no_values(found.result.table):
+        return Outcome.OUTCOME_EMPTY
+    return Outcome.OUTCOME_PARTLY if found.is_cut else Outcome.OUTCOME_ANSWERED
 
 
 def _data(work: StepState, found: Checked, variants: Mapping[Dialect, str]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from bos.agent.v1 import SideEffectClass
+from bos.common.v1 import Outcome
 from bos_agentkit import (
     Agent,
     AgentFailure,
@@ -366,11 +367,14 @@ def _result(
 def _nothing(task: AgentTask, material: _Material) -> AgentResult:
     """Answer that the web holds no answer, with what was searched."""
     searched = material.data.get("search_query")
+    outcome = Outcome.OUTCOME_NOT_IN_SOURCE
     if searched:
+        outcome = Outcome.OUTCOME_EMPTY
         answer = f"Nothing about this was found on the web. Searched for: {searched}"
     elif material.evidence:
         answer = "The pages do not answer this."
     else:
+        outcome = Outcome.OUTCOME_PARTLY
         reasons = " ".join(dict.fromkeys(each["reason"] for each in material.unread))
         answer = f"No page could be read. {reasons}".strip()
     return succeeded(
@@ -378,6 +382,7 @@ def _nothing(task: AgentTask, material: _Material) -> AgentResult:
         answer=answer,
         data={**_data(material), "found": False, "sources": []},
         confidence=0.0,
+        outcome=outcome,
     )
 
 

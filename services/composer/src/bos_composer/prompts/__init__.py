@@ -27,9 +27,12 @@ from bos_composer.numbers import NumberFormat, plain
 from bos_composer.outcomes import (
     caveats,
     error_text,
+    lacks_an_answer,
+    not_done,
+    outcome_word,
     reason,
-    status_word,
     succeeded,
+    was_not_done,
     was_overridden,
 )
 from bos_composer.reports import report_sections, section_list
@@ -58,8 +61,17 @@ OVERRIDE_NOTICE = (
 )
 _OVERRIDE_RULE = "Do not claim that the information was not found."
 _STATE_FAILURES = 'State everything under "What did not succeed" in the answer.'
-_STATE_ASSUMPTIONS = (
-    'State everything under "Assumptions made" in the answer: the user was not asked about it.'
+_ASSUMPTIONS_FOLLOW = (
+    'Nothing in the answer may contradict "Assumptions made"; do not repeat them, as they are '
+    "appended to it."
+)
+_STATE_WHY = (
+    'Say in one sentence what results with the status "not in source" or "premise refuted" say: '
+    "they are no failures, and there is nothing to guess."
+)
+_STAYS_UNDONE = (
+    'Nothing under "What was not done" was done, and the user reads that above your answer: do not '
+    "repeat it, and write nothing that reads as if it was done."
 )
 _CAVEATS_FOLLOW = (
     'Nothing in the answer may contradict "Checks of the results"; do not repeat them, as they are '
@@ -90,6 +102,7 @@ HEADINGS = (
     "Files made",
     "Sources to cite",
     "What did not succeed",
+    "What was not done",
     "Assumptions made",
     "Checks of the results",
     "Earlier attempts",
@@ -101,7 +114,7 @@ HEADINGS = (
 """Headings of the user message, in their order."""
 ORDINARY_HEADINGS = frozenset({"Question", "Notices"})
 """Headings that an answer may contain by chance, at most one of them."""
-STATED_HEADINGS = frozenset({"Files made", "What did not succeed", "Assumptions made"})
+STATED_HEADINGS = frozenset({"Files made", "What did not succeed"})
 """Headings that an answer may contain, as a notice asks to state their content."""
 
 _WITHOUT_DATA = (Intent.INTENT_GENERAL_QA, Intent.INTENT_OUT_OF_SCOPE)
@@ -160,7 +173,9 @@ def own_words(numbers: NumberFormat) -> tuple[str, ...]:
         UNTRUSTED_NOTICE,
         OVERRIDE_NOTICE,
         _STATE_FAILURES,
-        _STATE_ASSUMPTIONS,
+        _ASSUMPTIONS_FOLLOW,
+        _STATE_WHY,
+        _STAYS_UNDONE,
         _CAVEATS_FOLLOW,
         _NAME_FILES,
         _PREFERENCES,
@@ -169,9 +184,9 @@ def own_words(numbers: NumberFormat) -> tuple[str, ...]:
 
 
 def agent_summary(result: AgentResult, answer: str) -> str:
-    """One result on one line: name, status, answer and error."""
+    """One result on one line: name, status with outcome, answer and error."""
     return (
-        f"Agent: {result.agent_name} | status: {status_word(result)}. "
+        f"Agent: {result.agent_name} | status: {outcome_word(result)}. "
         f"Answer: {_cut(answer, _MAX_ANSWER_CHARS) or NOTHING} "
         f"Error: {error_text(result) or result.error.type or NOTHING}"
     )
@@ -208,6 +223,7 @@ def _sections(
     yield _untrusted([f"- {_cut(name)}" for name in _files(results)])
     yield _untrusted([*_sources(citations)])
     yield _untrusted([f"- {text}" for text in _reasons(results)])
+    yield _untrusted([f"- {text}" for text in not_done(results)])
     yield _untrusted([f"- {_cut(text)}" for text in _assumptions(results)])
     yield _untrusted([f"- {_cut(text)}" for text in caveats(results)])
     yield _untrusted([*_earlier(request.working_context)])
@@ -235,13 +251,17 @@ def _notices(request: ComposeRequest) -> Iterator[str]:
         yield f"{OVERRIDE_NOTICE} {_OVERRIDE_RULE}"
     if any(_reasons(results)):
         yield _STATE_FAILURES
+    if any(map(lacks_an_answer, results)):
+        yield _STATE_WHY
+    if not_done(results):
+        yield _STAYS_UNDONE
     if any(_assumptions(results)):
-        yield _STATE_ASSUMPTIONS
+        yield _ASSUMPTIONS_FOLLOW
     if caveats(results):
         yield _CAVEATS_FOLLOW
     if any(_files(results)):
         yield _NAME_FILES
-    if results and not any(map(succeeded, results)):
+    if any(_reasons(results)) and not any(map(succeeded, results)):
         yield _NOTHING_SUCCEEDED
     yield from (f"Mention in the answer: {_cut(remark)}" for remark in request.remarks)
 
@@ -260,7 +280,7 @@ def _files(results: Iterable[AgentResult]) -> Iterator[str]:
 
 
 def _reasons(results: Iterable[AgentResult]) -> Iterator[str]:
-    return filter(None, map(reason, results))
+    return (reason(each) for each in results if not (succeeded(each) or was_not_done(each)))
 
 
 def _earlier(learnt: WorkingContext) -> Iterator[str]:

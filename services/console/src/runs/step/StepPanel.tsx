@@ -8,6 +8,7 @@ import { RunFiles } from "../../files/RunFiles";
 import { useText } from "../../messages/useText";
 import { StepIcon } from "../../run/Steps";
 import type { StepState } from "../../run/state";
+import { shownOutcome, toneOf } from "../../run/status";
 import { between, seconds, shownSeconds } from "../../text/format";
 import { Literal } from "../../text/Literal";
 import { Notice } from "../../ui/controls";
@@ -31,10 +32,11 @@ interface Props {
 export const StepPanel = memo(function StepPanel({ runId, step, hasEnded, isOpen, onToggle }: Props) {
   const text = useText();
   const { result } = step;
+  const outcome = shownOutcome(result?.outcome);
   const took = between(step.startTime, step.endTime) ?? seconds(result?.latency);
   const key = stepKey(step);
   const facts = [
-    text.stepStates[step.status],
+    outcome ? text.outcomes[outcome] : text.stepStates[step.status],
     step.revision > 0 && text.revision(step.revision),
     step.attempt > 1 && text.attempt(step.attempt),
     took !== undefined && shownSeconds(took),
@@ -51,7 +53,7 @@ export const StepPanel = memo(function StepPanel({ runId, step, hasEnded, isOpen
       }}
     >
       <summary>
-        <StepIcon status={step.status} />
+        <StepIcon status={step.status} outcome={result?.outcome} />
         <strong>
           <Literal text={step.stepId} />
         </strong>
@@ -74,7 +76,7 @@ function Body({ runId, step, hasEnded }: Pick<Props, "runId" | "step" | "hasEnde
     <div className={styles.panelBody}>
       <Task step={step} />
       {result?.error && (
-        <Notice kind="bad">
+        <Notice kind={toneOf(result.outcome) === "part" ? "warn" : "bad"}>
           <Literal text={`${result.error.type}: ${result.error.message}`} />
         </Notice>
       )}

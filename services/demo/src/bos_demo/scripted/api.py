@@ -58,7 +58,7 @@ def api_answer_capture(position: int) -> str:
     """Pattern of the answer of the n-th result of the agent in the composer's prompt."""
     return (
         rf"(?s:(?:.*?Agent: api_docs \| ){{{position}}})"
-        r"status: \w+\. Answer: (.+?) Error: (?:none|[A-Z])"
+        r"status: [\w ,]+\. Answer: (.+?) Error: (?:none|[A-Z])"
     )
 
 

@@ -12,7 +12,7 @@ from bos_demo.scripted.replies import (
     PLANNER_SCHEMA,
     cell_capture,
     composer_section,
-    composition,
+    compositions,
     fill_in,
     plan_reply,
     planned,
@@ -46,7 +46,7 @@ def _follow_up(question: FollowUp, today: date) -> Iterator[Fixture]:
     for step in question.steps:
         if step.agent == "sql":
             yield from sql_replies(question.id, step, today)
-    yield composition(question)
+    yield from compositions(question)
 
 
 def _asked_back(clarified: Clarified) -> Iterator[Fixture]:

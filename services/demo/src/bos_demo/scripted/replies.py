@@ -86,7 +86,7 @@ def question_fixtures(question: Question, today: date) -> Iterator[Fixture]:
             yield from mail_replies(question.id, step)
         else:
             yield from _computation_replies(question, step)
-    yield composition(question)
+    yield from compositions(question)
 
 
 def plan_reply(question: Question, *also: str) -> Fixture:
@@ -250,14 +250,17 @@ def _task_section(step: AnyStep) -> str:
     return f"### Task\n{step.task}\n\n###"
 
 
-def composition(question: Question) -> Fixture:
-    """The composer's reply: the agents' answers in plan order, with formatted amounts.
+def compositions(question: Question) -> Iterator[Fixture]:
+    """The composer's replies: where all was done, and where an action was not.
 
-    The section is matched whole, as for the plan.
+    The agents' answers in plan order, with formatted amounts; where something was not done, those
+    of queries alone. The section is matched whole, as for the plan.
     """
     sentences: list[str] = []
     findings: dict[str, str] = {}
     captures: dict[str, str] = {}
+    queried: list[str] = []
+    queried_captures: dict[str, str] = {}
     tables = api_calls = 0
     is_report = question.intent == "ANALYTICS_REPORT"
     for number, step in enumerate(question.steps, 1):
@@ -291,9 +294,19 @@ def composition(question: Question) -> Fixture:
         sentences.append(sentence)
         findings[step.id] = sentence
         captures.update(found)
-    return fixture(
+        if step.agent == "sql":
+            queried.append(sentence)
+            queried_captures.update(found)
+    section = composer_section(question.question)
+    yield fixture(
+        f"{question.id}: answer without an action",
+        [section, "### What was not done"],
+        text=" ".join(queried) or "There is nothing else to say.",
+        capture=queried_captures,
+    )
+    yield fixture(
         f"{question.id}: answer",
-        [composer_section(question.question)],
+        [section],
         text=report_text(question, findings)
         if is_report
         else " ".join(sentences) or question.reply,
@@ -309,7 +322,7 @@ def agents_before(question: Question, number: int) -> list[AnyStep]:
 
 def _answer_capture(agent: str, before: int) -> str:
     """Pattern of the answer of the agent's result behind so many other ones of it."""
-    one = rf"Agent: {agent} \| status: \w+\. Answer: "
+    one = rf"Agent: {agent} \| status: [\w ,]+\. Answer: "
     return rf"(?:{one}[\s\S]*?){{{before}}}{one}([^\n]+?) Error: "
 
 

@@ -7,11 +7,13 @@ run does by the same rule what the previous owner would have done next.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from bos.agent.v1 import AgentExecutionStatus, ApprovalContext
-from bos.common.v1 import AgentError
+from bos.common.v1 import AgentError, Outcome
 from bos.gateway.v1 import APPROVAL_STATUS_CANCELLED, APPROVAL_STATUS_EXPIRED, OrchestratorResponse
 from bos.runlog import v1 as runlog
 from bos.runlog.v1 import LogEvent, SubTask
@@ -37,7 +39,13 @@ from bos_gateway.core.run_state import (
     StepState,
 )
 from bos_gateway.core.taint import is_tainted
-from bos_plans import InputTooLarge, References, ReferenceUnresolved
+from bos_plans import (
+    InputTooLarge,
+    References,
+    ReferenceUnresolved,
+    readable_task,
+    references_of,
+)
 
 # Steps stop this long before the run must end, so that an answer can still be composed.
 COMPOSE_SHARE = 0.2
@@ -47,6 +55,13 @@ DEADLINE_GRACE = timedelta(seconds=1)
 _LARGE_INPUT_BYTES = 64 * 1024
 _INTERRUPTED = "The service was interrupted while this step ran; its action may have taken effect."
 _CUT_OFF = "The time for this run was over while this step ran; its action may have taken effect."
+
+_ABSENT: Final[Mapping[Outcome, str]] = {
+    Outcome.OUTCOME_DENIED: "was denied",
+    Outcome.OUTCOME_EXPIRED: "was not decided in time",
+    Outcome.OUTCOME_SKIPPED: "was not run",
+    Outcome.OUTCOME_NOT_IN_SOURCE: "found that its source holds nothing of the kind",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +264,9 @@ class _Steps:
             return
         if not (self._budget.enough or self._budget.exhausted):
             return
+        if absent := _absent_input(state, step):
+            self._end(step, AgentErrorType.NOT_RUN, absent, SKIPPED)
+            return
         try:
             sub_task = _sub_task(state, step)
         except ReferenceUnresolved as error:
@@ -351,6 +369,16 @@ class _Steps:
         # It was not run, but its dependents depend on what it was to be made of.
         result.tainted = is_tainted(self._state, step)
         self.events += failures.ended(step, result, self._now)
+
+
+def _absent_input(state: RunState, step: StepState) -> str:
+    """Why a step cannot run that is made of what others did not do or find; empty if it can."""
+    needed = references_of(step.step)
+    for other in state.result_steps:
+        if other.step.step_id in needed and (why := _ABSENT.get(other.outcome)):
+            task, lacks = readable_task(step.step.task), readable_task(other.step.task)
+            return f'Not done: {task}. It needs the result of "{lacks}", which {why}.'
+    return ""
 
 
 def _sub_task(state: RunState, step: StepState) -> SubTask:

@@ -16,11 +16,17 @@ from bos.agent.v1 import (
     ProposedAction,
     SideEffectClass,
 )
-from bos.common.v1 import TRACE_EVENT_TYPE_ERROR, AgentError, TraceEvent
+from bos.common.v1 import (
+    TRACE_EVENT_TYPE_ERROR,
+    TRACE_EVENT_TYPE_MESSAGE,
+    AgentError,
+    TraceEvent,
+)
 from bos.planner.v1 import Step
 from bos.runlog.v1 import LogEvent, StepFinished, StepProgressed
 from bos_errors import AgentErrorType
 from bos_gateway.core.run_state import FAILED, StepState
+from bos_plans import NOT_DONE, step_outcome
 
 NEUTRAL = "Something went wrong inside the service. The failure has been logged."
 
@@ -50,8 +56,8 @@ _HARMLESS = _READS | {SIDE_EFFECT_CLASS_IDEMPOTENT}
 def failed_result(
     step: StepState, error_type: str, message: str, status: AgentExecutionStatus = FAILED
 ) -> AgentResult:
-    """A failed result written by the gateway, in place of the agent's."""
-    return AgentResult(
+    """A failed or skipped result written by the gateway, in place of the agent's."""
+    result = AgentResult(
         agent_id=step.agent_id,
         agent_name=step.step.agent,
         status=status,
@@ -59,12 +65,16 @@ def failed_result(
         task_description=step.sub_task.task if step.sub_task else step.step.task,
         depends_on=sorted(step.needs),
     )
+    result.outcome = step_outcome(result)
+    return result
 
 
 def ended(step: StepState, result: AgentResult, now: datetime) -> list[LogEvent]:
     """End a step with a result written by the gateway, with its trace event."""
     step_id, error = step.step.step_id, result.error
     trace = error_trace(step.step.agent, error.type, error.message, now)
+    if result.outcome in NOT_DONE:  # which is no failure
+        trace.type = TRACE_EVENT_TYPE_MESSAGE
     progressed = StepProgressed(revision=step.revision, step_id=step_id, events=[trace])
     finished = StepFinished(
         revision=step.revision, step_id=step_id, result=result, attempts=step.attempt

@@ -341,6 +341,7 @@ def _approval_resolved(state: RunState, event: runlog.ApprovalResolved) -> None:
         approval.CopyFrom(step.approval)
         approval.status = decided.status
         approval.user_instructions = decided.user_instructions
+        approval.decided_by = decided.decided_by
         approval.respond_time.CopyFrom(decided.respond_time)
         step.approval = approval
         step.unclassified = bool(decided.user_instructions)

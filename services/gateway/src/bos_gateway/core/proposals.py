@@ -21,6 +21,7 @@ from bos.runlog.v1 import ApprovalResolved, LogEvent
 from bos_errors import AgentErrorType
 from bos_gateway.core.failures import failed_result
 from bos_gateway.core.run_state import SKIPPED, RunState, StepState
+from bos_gateway.core.shown.escapes import visible
 from bos_gateway.core.shown.origins import origins_of
 from bos_plans import is_duration
 
@@ -30,6 +31,8 @@ MAX_APPROVAL_BYTES: Final = 128 * 1024
 _DENIED: Final = (gateway.APPROVAL_STATUS_DENIED, gateway.APPROVAL_STATUS_TIMED_OUT)
 _MIN_TIMEOUT_S: Final = 1.0
 _MAX_TIMEOUT_S: Final = 30 * 24 * 3600.0
+_MAX_NAMED: Final = 5
+_MAX_NAME_CHARS: Final = 200
 
 
 def proposal_problem(card: AgentCard | None, step: StepState, result: AgentResult) -> str | None:
@@ -183,8 +186,9 @@ def not_allowed(step: StepState) -> AgentResult:
     if approval.status == gateway.APPROVAL_STATUS_TIMED_OUT:
         reason, why = AgentErrorType.HITL_TIMEOUT, "It was not decided in time"
     else:
-        reason, why = AgentErrorType.DENIED_BY_USER, "The approval was denied"
-    text = f"{why}, so this was not done: {', '.join(tools)}."
+        by = {"": "", approval.user_id: " by you"}.get(approval.decided_by, " by another approver")
+        reason, why = AgentErrorType.DENIED_BY_USER, f"The approval was denied{by}"
+    text = f"{why}, so this was not done: {action_names(approval.actions)}."
     result = failed_result(step, reason, text, SKIPPED)
     result.task_description = approval.task_description
     fields = result.partial_data.fields
@@ -217,6 +221,18 @@ def resolved(
     final.decided_by = decided_by
     final.respond_time.FromDatetime(now)
     return final
+
+
+def action_names(actions: Iterable[ProposedAction]) -> str:
+    """What actions would do, for their user: their summaries, on one line and within bounds."""
+    named = list(dict.fromkeys(_one_line(action.summary or action.tool) for action in actions))
+    more = f" and {len(named) - _MAX_NAMED} more" if len(named) > _MAX_NAMED else ""
+    return "; ".join(named[:_MAX_NAMED]) + more
+
+
+def _one_line(text: str) -> str:
+    line = visible(" ".join(text.split())).rstrip(".")
+    return line if len(line) <= _MAX_NAME_CHARS else f"{line[: _MAX_NAME_CHARS - 1]}…"
 
 
 def tool_names(actions: Iterable[ProposedAction]) -> list[str]:

@@ -58,7 +58,8 @@ def project(run_id: str, sequence: int, event: LogEvent, request: AgentRequest) 
     elif kind == "step_finished":
         _hide_in_result(shown.result, request)
     elif kind in ("approval_requested", "approval_resolved"):
-        with_display(shown.approval, whole=kind == "approval_requested")
+        # Also once decided, so that the history shows what was.
+        with_display(shown.approval, whole=True)
     elif kind == "run_finished":
         _hide_in_response(shown.response, request)
     return public

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from bos.agent.v1 import AgentResult
-from bos.common.v1 import AgentError, Table
+from bos.common.v1 import AgentError, Outcome, Table
 from bos.composer.v1 import ComposerOutput
 from bos.gateway import v1 as gateway
 from bos.gateway.v1 import OrchestratorResponse
@@ -27,7 +27,7 @@ from bos_gateway.core.run_state import (
 from bos_gateway.core.taint import is_tainted, mark, outcome_is_tainted
 from bos_gateway.core.tracing.ids import RunTrace
 from bos_gateway.core.unknown_outcomes import left_unknown, uncertain_actions
-from bos_plans import stages
+from bos_plans import EndedStep, run_outcome, stages
 
 _NOT_RUN = "This step was not run."
 _UNDECIDED = "It waited for an approval when the run ended; what it proposed was not done."
@@ -48,15 +48,10 @@ def composed_response(
         problem: Why the composer could not write it; the answer is then only what the agents said,
             which is partial at best.
     """
-    # Partial as soon as one step produced something, failed only when none did.
-    good = [step.succeeded for step in state.result_steps]
-    if all(good) and not problem:
-        status = gateway.RUN_STATUS_SUCCEEDED
-    elif any(good):
-        status = gateway.RUN_STATUS_PARTIALLY_SUCCEEDED
-    else:
-        status = gateway.RUN_STATUS_FAILED
+    status = _status(state.result_steps, problem)
     response = _response(state, now, status)
+    if status != gateway.RUN_STATUS_FAILED:
+        response.outcome = _outcome(state, cut_off=output.cut_off)
     response.answer = output.answer
     for name in ("sources", "highlights", "followups", "charts", "sections", "trace"):
         getattr(response, name).extend(getattr(output, name))
@@ -69,6 +64,22 @@ def composed_response(
         response.error.CopyFrom(next(errors, unwritten))
     fit_response(response)
     return response
+
+
+def _status(steps: Sequence[StepState], problem: str) -> gateway.RunStatus:
+    """How a composed run ends: partial without some of its steps, failed only by failures."""
+    good = [step.succeeded for step in steps]
+    if all(good) and not problem:
+        return gateway.RUN_STATUS_SUCCEEDED
+    failed = problem or any(step.settled and not step.outcome for step in steps)
+    if failed and not any(good):
+        return gateway.RUN_STATUS_FAILED
+    return gateway.RUN_STATUS_PARTIALLY_SUCCEEDED
+
+
+def _outcome(state: RunState, *, cut_off: bool) -> Outcome:
+    ended = {step.step.step_id: EndedStep(step.outcome, step.needs) for step in state.result_steps}
+    return run_outcome(ended, cut_off=cut_off)
 
 
 def broken_response(state: RunState) -> OrchestratorResponse:

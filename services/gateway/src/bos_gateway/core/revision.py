@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 from datetime import timedelta
 
-from bos.common.v1 import AgentError
+from bos.common.v1 import AgentError, Outcome
 from bos.planner.v1 import Plan
 from bos_errors import AgentErrorType
 from bos_gateway.core import failures
@@ -168,7 +168,7 @@ def _is_final(error: AgentError) -> bool:
 def _thin(step: StepState) -> bool:
     """Whether a success yielded nothing, or only a part."""
     result = step.result
-    if result is None or not step.succeeded:
+    if result is None or not step.succeeded or step.outcome == Outcome.OUTCOME_NOT_IN_SOURCE:
         return False
     if result.partial_data.fields:
         return True

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from bos.planner import v1 as planner
 from bos_gateway.core.revision import blocked_steps, mendable
 from bos_gateway.core.run_state import RunState, StepState
+from bos_plans import NOTHING_TO_REFER_TO
 
 _MAX_TEXT_CHARS = 300
 _MAX_ERROR_CHARS = 1000
@@ -138,7 +139,7 @@ def _failed_step(step: StepState) -> planner.FailedStep:
 
 def _entry(step: StepState) -> planner.ContextEntry:
     fields: list[str] = []
-    if step.succeeded and step.result is not None:
+    if step.succeeded and step.result is not None and step.outcome not in NOTHING_TO_REFER_TO:
         fields += [*_OFFERED, *sorted(step.result.data.fields)]
         fields += _OFFERED_OF_TABLES if step.result.HasField("table") else ()
         fields += ("files",) if step.result.files else ()

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from bos.agent import v1 as agent
-from bos.common.v1 import AgentError, Clarification, TraceEvent, Usage
+from bos.common.v1 import AgentError, Clarification, Outcome, TraceEvent, Usage
 from bos.gateway import v1 as gateway
 from bos.planner.v1 import IntentRoute, Plan, PlannerDecision, Step
 from bos.runlog.v1 import RunAccepted, SubTask
+from bos_plans import step_outcome
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
@@ -91,6 +92,11 @@ class StepState:
     def running(self) -> bool:
         """Whether an agent is at work on it, as far as the log says."""
         return self.status == RUNNING
+
+    @property
+    def outcome(self) -> Outcome:
+        """Outcome of its result; unspecified if it failed or has not ended."""
+        return Outcome.OUTCOME_UNSPECIFIED if self.result is None else step_outcome(self.result)
 
     @property
     def succeeded(self) -> bool:

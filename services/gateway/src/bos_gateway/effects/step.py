@@ -49,6 +49,7 @@ from bos_gateway.effects.input_files import InputFiles
 from bos_gateway.effects.step_files import StepFiles, refer_to_kept_files
 from bos_gateway.permits.agents import listed_tools, step_problem
 from bos_gateway.permits.connections import granted_kinds
+from bos_plans import step_outcome
 
 # Not a call that took longer than its step may: the same again would take as long, and its model
 # would do all its work once more.
@@ -147,6 +148,7 @@ class _StepRun:
         result.usage.CopyFrom(spent)
         taint.mark(result, tainted=self._tainted)
         given_links.check_result(state, result)
+        result.outcome = step_outcome(result)
         result.latency.FromNanoseconds(int((time.monotonic() - started) * 1e9))
         asked = step_approval.request_for(
             run=self._run,

@@ -46,8 +46,8 @@ def skip_unless_asked(state: RunState, result: AgentResult) -> None:
         text = f"This was done before, or may have been, so not again: {', '.join(done)}."
     elif not state.request.interactive:
         reason = AgentErrorType.HITL_SKIPPED_NON_STREAMING
-        tools = ", ".join(proposals.tool_names(result.proposed_actions))
-        text = f"This action needs an approval and was not performed: {tools}."
+        actions = proposals.action_names(result.proposed_actions)
+        text = f"This action needs an approval and was not performed: {actions}."
         result.partial_data.fields["explanation"].string_value = _NEEDS_APPROVAL
     else:
         return

@@ -13,7 +13,7 @@ from google.protobuf.struct_pb2 import Struct, Value
 
 from bos.gateway.v1 import Approval, OrchestratorResponse, Run, RunStatus
 from bos_client import plain_json
-from bos_client.text import files_of
+from bos_client.text import files_of, outcome_name
 from bos_conversation import approval_text, clarification_text
 from bos_errors import FailedPrecondition
 from bos_protocols.a2a.messages import JSON_MODE, TEXT_MODE
@@ -66,6 +66,7 @@ def task_of(run: Run, waiting: Waiting | None, public_url: str) -> a2a.Task:
         about["continues_task_id"] = run.continues_run_id
     if run.HasField("response"):
         about["tainted"] = run.response.tainted
+        about["outcome"] = outcome_name(run.response.outcome)
     ParseDict(about, task.metadata)
     return task
 

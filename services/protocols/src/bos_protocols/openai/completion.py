@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from bos.common.v1 import Usage
+from bos.common.v1 import Outcome, Usage
 from bos.gateway.v1 import RunEvent, RunStatus
+from bos_client.text import outcome_name
 from bos_conversation import answer_text
 from bos_protocols.openai.parts import Part, ends_part
 from bos_protocols.openai.shown import annotations_of, chat_usage_of, reasoning_of, shown_approval
@@ -34,6 +35,7 @@ class CompletionMaker:
         self._reasoning: list[str] = []
         self._annotations: list[dict[str, Any]] = []
         self._usage = chat_usage_of(Usage())  # of a part whose run goes on
+        self._finish_reason = "stop"
         self._bos: dict[str, str] = {"run_id": self.part.run_id}
 
     def take(self, event: RunEvent) -> Iterator[dict[str, Any]]:
@@ -62,7 +64,12 @@ class CompletionMaker:
         }
         if self._reasoning:
             message["reasoning_content"] = "\n".join(self._reasoning)
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
+        choice = {
+            "index": 0,
+            "message": message,
+            "logprobs": None,
+            "finish_reason": self._finish_reason,
+        }
         return {
             **self._head("chat.completion"),
             "choices": [choice],
@@ -91,6 +98,9 @@ class CompletionMaker:
             ]
             self._usage = chat_usage_of(outcome.metadata.usage)
             self._bos["status"] = RunStatus.Name(outcome.status).removeprefix("RUN_STATUS_")
+            self._bos["outcome"] = outcome_name(outcome.outcome)
+            if outcome.outcome == Outcome.OUTCOME_CUT_OFF:
+                self._finish_reason = "length"
             if outcome.error.type:
                 self._bos["error_type"] = outcome.error.type
             if outcome.metadata.conversation_id:
@@ -103,7 +113,7 @@ class CompletionMaker:
         if rest:
             yield self._add(rest)
         last = {"annotations": self._annotations} if self._annotations else {}
-        yield {**self._chunk(last, "stop"), "bos": self._bos}
+        yield {**self._chunk(last, self._finish_reason), "bos": self._bos}
 
     def _add(self, text: str) -> dict[str, Any]:
         self._said += text

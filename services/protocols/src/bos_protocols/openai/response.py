@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bos.gateway.v1 import OrchestratorResponse, RunEvent, RunStatus
+from bos_client.text import outcome_name
 from bos_conversation import answer_text
 from bos_protocols.openai.parts import Part, ends_part
 from bos_protocols.openai.requests import MODEL
@@ -219,6 +220,7 @@ class ResponseMaker:
         if outcome.metadata.conversation_id:
             self._metadata["bos_conversation_id"] = outcome.metadata.conversation_id
         self._metadata["bos_status"] = RunStatus.Name(outcome.status).removeprefix("RUN_STATUS_")
+        self._metadata["bos_outcome"] = outcome_name(outcome.outcome)
         text = answer_text(outcome, self.public_url)
         if self._status == "completed":
             self._say(sequence, text, annotations_of(text, outcome.sources))

@@ -6,10 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from bos.agent.v1 import AgentExecutionStatus
 from bos.common.v1 import Source, SourceType, Usage
 from bos.gateway.v1 import Approval, ApprovalStatus, RunEvent
-from bos_client.text import one_line
+from bos_client.text import one_line, step_end_text
 from bos_conversation import approval_text
 from bos_errors import FailedPrecondition
 
@@ -61,8 +60,7 @@ def reasoning_of(event: RunEvent) -> str:
             return "\n".join(["Plan:", *(f"{at}. {line}" for at, line in enumerate(lines, 1))])
         case "step_finished":
             result = event.step_finished.result
-            name = AgentExecutionStatus.Name(result.status)
-            outcome = name.removeprefix("AGENT_EXECUTION_STATUS_").replace("_", " ").lower()
+            outcome = step_end_text(result)
             said = f": {one_line(result.error.message)}" if result.HasField("error") else ""
             return f"Step {event.step_finished.step_id}: {outcome}{said}"
         case "approval_resolved":

@@ -51,6 +51,11 @@ class Checked:
     done: list[dict[str, Any]] = field(default_factory=list)
     """Each check that ran: ``check``, ``found`` (empty: nothing to state)."""
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether rows are missing, as one query returns no more."""
+        return any(each["check"] == "rows" and each["found"] for each in self.done)
+
     def record(self, check: str, found: str) -> None:
         """Keep the outcome of a check."""
         self.done.append({"check": check, "found": found})

@@ -24,6 +24,7 @@ async def run_attempts(work: StepState) -> QueryResult:
         AgentFailure: QueryError: blocked, stopped by triage, or out of attempts.
         AgentFailure: ClarificationLimit: the task is unclear after the last clarification turn.
         ClarificationNeeded: the step needs a reply of the user.
+        NotInSource: no query on this database can answer the task.
         BosError: the model or the database service failed; ends the loop.
     """
     last = work.settings.max_attempts

@@ -65,6 +65,8 @@ def settle(work: StepState, judgement: Judgement) -> None:
     assumptions = [each for each in judgement.assumptions if each.strip()]
     if judgement.is_clear:
         _assume(work, assumptions)
+        if assumptions:
+            _state_assumptions(work, assumptions)
         return
     questions = grounded(work, asked)
     if work.may_ask_user and questions:

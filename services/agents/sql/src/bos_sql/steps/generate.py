@@ -10,7 +10,7 @@ from bos_llm import assistant
 from bos_sql.steps.clarity import settle, state_reading, trace_judgement
 from bos_sql.steps.describe import describe_also, describe_chosen, undescribed
 from bos_sql.steps.replies import GeneratedSql, QueryDraft
-from bos_sql.steps.step_state import StepState
+from bos_sql.steps.step_state import NotInSource, StepState
 
 _MAX_NOTES_CHARS = 500
 _MAX_FOLLOWUPS = 2
@@ -30,7 +30,8 @@ async def generate_query(work: StepState) -> Draft:
 
     Raises:
         ClarificationNeeded: there are questions to the user, and no query.
-        AgentFailure: QueryError: the model replies that no query can answer the task;
+        NotInSource: the model replies that no query can answer the task, and why.
+        AgentFailure: QueryError: the model gives neither a query nor a reason;
             ClarificationLimit: the task is unclear after the last clarification turn.
         BosError: the model failed.
     """
@@ -146,10 +147,9 @@ async def _draft_by_small_model(work: StepState) -> Draft:
 
 
 def _draft_of(sql: str, notes: str) -> Draft:
+    if not sql and not notes.strip():
+        text = "The model wrote no query, and does not say why."
+        raise AgentFailure(AgentErrorType.QUERY_ERROR, text)
     if not sql:
-        reason = " ".join(notes.split())[:_MAX_NOTES_CHARS]
-        raise AgentFailure(
-            AgentErrorType.QUERY_ERROR,
-            f"No query on this database can answer that. {reason}".rstrip(),
-        )
+        raise NotInSource(" ".join(notes.split())[:_MAX_NOTES_CHARS])
     return Draft(sql)

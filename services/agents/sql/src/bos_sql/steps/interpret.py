@@ -97,13 +97,21 @@ def plain_answer(table: Table, filters: str = "") -> str:
     others = f", and {omitted} more column{'s' if omitted > 1 else ''}" if omitted > 0 else ""
     names = ", ".join(column.name for column in table.columns[:_MAX_STATED_COLUMNS]) + others
     if len(table.rows) == 1:
-        if all(cell.WhichOneof("kind") in (None, "null_value") for cell in table.rows[0].values):
+        if has_no_values(table):
             return f"There is no value for {names}{looked_for}: no data was found.{cut}"
         return f"{_row_in_words(table, table.rows[0], named=True)}{others}.{cut}"
     first = "; ".join(_row_in_words(table, row) for row in table.rows[:_MAX_STATED_ROWS])
     left = len(table.rows) - _MAX_STATED_ROWS
     more = f"; and {left} more" if left > 0 else ""
     return f"{len(table.rows)} rows with {names}: {first}{more}.{cut}"
+
+
+def has_no_values(table: Table) -> bool:
+    """Whether a result has no rows, or a single one of empty cells; a 0 is a value."""
+    return not table.rows or (
+        len(table.rows) == 1
+        and all(cell.WhichOneof("kind") in (None, "null_value") for cell in table.rows[0].values)
+    )
 
 
 def _row_in_words(table: Table, row: Row, *, named: bool = False) -> str:
@@ -115,9 +123,9 @@ def _row_in_words(table: Table, row: Row, *, named: bool = False) -> str:
 
 
 def _with_remarks(work: StepState, answer: str, caveats: Sequence[str]) -> str:
-    """Append the assumptions made in place of questions to the user, and the caveats."""
+    """Append the assumptions and the caveats."""
     assumed = "; ".join(each.rstrip(".") for each in work.stated_assumptions)
-    remarks = [f"This assumes: {assumed}."] if assumed else []
+    remarks = [f"Assumed: {assumed}."] if assumed else []
     return " ".join([answer, *remarks, *caveats])
 
 

@@ -55,7 +55,7 @@ class StepState:
     assumptions: list[str] = field(default_factory=list)
     """Assumptions of the query beyond the task."""
     stated_assumptions: list[str] = field(default_factory=list)
-    """Assumptions that the answer must state, because they replace questions to the user."""
+    """Those that the answer states: what goes beyond the task, or stands instead of a question."""
     messages: list[Message] = field(default_factory=list)
     """Conversation with the model about the query."""
     followups: list[str] = field(default_factory=list)
@@ -76,6 +76,18 @@ class StillUnclear(AgentFailure):
 
     def __init__(self, message: str) -> None:
         super().__init__(CLARIFICATION_LIMIT, message)
+
+
+class NotInSource(Exception):
+    """The model replies that no query on this database can answer the task.
+
+    Args:
+        reason: The model's reason, in a sentence.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class AttemptFailed(Exception):

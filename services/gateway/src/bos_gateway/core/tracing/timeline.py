@@ -13,6 +13,7 @@ from opentelemetry.trace import SpanContext, SpanKind
 from opentelemetry.util.types import AttributeValue
 
 from bos.agent.v1 import AgentExecutionStatus
+from bos.common.v1 import Outcome
 from bos.gateway.v1 import (
     RUN_STATUS_FAILED,
     ApprovalStatus,
@@ -22,6 +23,7 @@ from bos.runlog import v1 as runlog
 from bos_chassis.tracing import attributes as names
 from bos_chassis.tracing.spans import FinishedSpan, context_of
 from bos_gateway.core.tracing.ids import RunTrace
+from bos_plans import step_outcome
 
 WORKFLOW = "bos"
 LOST, REPEATED, UNFINISHED = "owner_lost", "attempt_repeated", "unfinished"
@@ -236,7 +238,10 @@ class _Timeline:
         status = AgentExecutionStatus.Name(result.status)
         span = self._spans[context.span_id]
         span.attributes[names.STEP_STATUS] = _word(status, "AGENT_EXECUTION_STATUS_")
-        self._end(context, at, error=result.error.type)
+        outcome = step_outcome(result)
+        if outcome:
+            span.attributes[names.STEP_OUTCOME] = _word(Outcome.Name(outcome), "OUTCOME_")
+        self._end(context, at, error="" if outcome else result.error.type)
 
     def _asked(self, requested: runlog.ApprovalRequested, at: int) -> None:
         approval = requested.approval
@@ -282,6 +287,9 @@ class _Timeline:
         self._root.attributes[names.RUN_STATUS] = _word(
             RunStatus.Name(response.status), "RUN_STATUS_"
         )
+        if response.outcome:
+            outcome = Outcome.Name(response.outcome)
+            self._root.attributes[names.RUN_OUTCOME] = _word(outcome, "OUTCOME_")
         if response.status == RUN_STATUS_FAILED:
             self._root.error = response.error.type or "failed"
 
