@@ -64,7 +64,9 @@ def result(agent: str = "sql", **fields: Any) -> AgentResult:
 
 def top_customers(**fields: Any) -> AgentResult:
     rows = [["Acme", Decimal("175206.00")], ["Globex", Decimal("99000.5")]]
-    return result(answer="Acme leads.", columns=["customer", "total_revenue"], rows=rows, **fields)
+    made = result(answer="Acme leads.", columns=["customer", "total_revenue"], rows=rows, **fields)
+    made.table.columns[1].unit = "INR"
+    return made
 
 
 def document(title: str, *, reference: str = "", excerpt: str = "") -> Source:

@@ -96,8 +96,8 @@ class Composer:
         self._log = telemetry.logger("bos.composer")
         # Resolved here, so that wrong model settings fail the start and not the first answer.
         self._model = None if models is None else models.for_agent("composer")
-        self._numbers = NumberFormat(settings.locale, settings.currency, settings.currency_pattern)
-        self._own_words = OwnWords.of_prompts(self._numbers)
+        self._numbers = NumberFormat(settings.locale, settings.currency)
+        self._own_words = OwnWords.of_prompts()
         self._metrics = ComposerMetrics(telemetry.registry)
 
     async def compose(self, request: ComposeRequest) -> AsyncGenerator[ComposeResponse, None]:
