@@ -11,8 +11,9 @@ codes: USD EUR GBP INR JPY CNY CHF AUD SEK PLN BRL ZAR
 amounts: amount net_amount price revenue unit_cost salary order_value freight fee balance
 others: {}_exchange_rate {}_to_usd amount_{}_thousands margin_{}_pct revenue_{}_mn orders_{}_count
 bare: amount price revenue profit_margin paid_orders cost_center drug_quantity net_amount tax
-bare: balance budget fee salary wage turnover spend payment total_paid outstanding money value gross_profit
-bare: margin_percent discount_rate tax_rate interest_rate conversion_rate share ratio unit_price
+bare: balance budget fee salary wage turnover spend payment total_paid outstanding money value
+bare: gross_profit margin_percent discount_rate tax_rate interest_rate conversion_rate
+bare: share ratio unit_price
 bare: order_count orders invoices quantity qty units hours days score rank account_code currency
 bare: currency_code iso_code customer_id invoice_no year month price_index amount_cents dose_mg
 bare: weight_kg distance_km temperature voltage usd eur inr total_all price_top world_cup hash_php

@@ -77,7 +77,7 @@ def unit_in_name(name: str) -> str:
         codes = [code for code in codes if code in _PLAIN_CODES]
     if len(codes) != 1:
         return ""
-    code = codes[0]
+    code: str = codes[0]
     if words[-1].upper() == code and (code in _PLAIN_CODES or amounts):
         return code
     return code if words[0].upper() == code and amounts else ""
@@ -85,6 +85,6 @@ def unit_in_name(name: str) -> str:
 
 def unit_in_comment(comment: str) -> str:
     """ISO 4217 code that the comment of a column declares, such as ``Net amount in EUR``."""
-    found: set[str] = {one or other for one, other in _COMMENTED.findall(comment)}
+    found: set[str] = {match[1] or match[2] for match in _COMMENTED.finditer(comment)}
     codes = sorted(found & _CODES)
     return codes[0] if len(codes) == 1 and not _SCALED.search(comment) else ""
