@@ -51,6 +51,8 @@ def test_units_are_those_of_the_table_the_name_and_the_deployment() -> None:
         ("total_revenue", Decimal("175206"), "", "1,75,206"),
         ("amount_usd", 1200, "", "$1,200.00"),
         ("amount_usd", 1200, "EUR", "€1,200.00"),
+        ("net_amount", Decimal("175206.00"), "", "1,75,206.00"),
+        ("discount", Decimal("22.8400"), "", "22.84"),
         ("share", 12.5, "%", "12.5%"),
         ("weight", 12, "kg", "12 kg"),
         ("amount", 12, "money", "12"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from decimal import ROUND_HALF_UP, Decimal
 
+from babel.core import Locale
 from babel.numbers import format_currency, format_decimal, get_currency_precision
 
 from bos.common.v1 import Value
@@ -70,9 +71,13 @@ class NumberFormat:
         return format_currency(exact, currency, locale=self._locale)
 
     def number(self, value: Decimal) -> str:
-        """A number with the locale's separators and its significant digits."""
+        """A number with the locale's separators and its significant digits; two decimals stay."""
         if _is_unwieldy(value):
             return str(value)
+        if value.as_tuple().exponent == -2:
+            pattern = Locale.parse(self._locale).decimal_formats[None].pattern
+            two = re.sub(r"\.[#0]+", ".00", pattern)
+            return format_decimal(value, format=two, locale=self._locale)
         return format_decimal(value, locale=self._locale, decimal_quantization=False)
 
     def cell(self, name: str, value: Value, unit: str = "") -> str:

@@ -20,11 +20,11 @@ from bos_agentkit import (
     succeeded,
 )
 from bos_agentkit.foreign import CallFailed
-from bos_agentkit.programs.number_check import ungrounded_numbers
 from bos_agentkit.tools import REPEATABLE
 from bos_chassis.values import render_value
 from bos_errors import AgentErrorType, InvalidArgument
 from bos_llm import NoReply
+from bos_llm.numbers.check import ungrounded_numbers
 from bos_mcp import prompts
 from bos_mcp.calls import MadeCall, last_result, outcome, plain_answer, sources_of
 from bos_mcp.card import mcp_card
