@@ -1,6 +1,8 @@
 """Numbers of answers that nothing shown to the model holds."""
 
+from collections.abc import Callable
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -76,3 +78,14 @@ def test_values_that_no_prompt_has_room_for_are_known() -> None:
     result = make.result(columns=["n", "value"], rows=rows, data={"deep": {"total": 31337}})
     text = "The last one is 149000447, the total 31,337 of 150 rows."
     assert unfound_numbers(text, shown_values([result])) == []
+
+
+async def test_the_note_follows_what_was_streamed(start: Callable[..., Any]) -> None:
+    written = "Acme brought Rs.1,75,206.00, which is 43.1 percent of the total."
+    rig = await start(make.fixture("share", ["which share"], text=written))
+    asked = make.request(make.top_customers(), question="Which share has Acme?")
+    deltas, output = await rig.compose(asked)
+    note = "Note: not found in the results: 43.1."
+    assert "".join(deltas) == output.answer == f"{written}\n\n{note}"
+    _, output = await rig.compose(make.request(question="Which share has Acme?"))
+    assert note not in output.answer
