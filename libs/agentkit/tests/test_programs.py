@@ -1,4 +1,4 @@
-"""Programs: variables, dates, tables of results, and the check of numbers in answers."""
+"""Programs: variables, dates, and tables of results."""
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -9,53 +9,11 @@ from google.protobuf import struct_pb2
 
 from bos.agent.v1 import AgentInput
 from bos_agentkit import AgentTask, format_dates
-from bos_agentkit.programs.number_check import result_table, ungrounded_numbers
+from bos_agentkit.programs.result_tables import result_table
 from bos_agentkit.programs.variables import describe, mentioned_values, task_variables
 from bos_chassis.values import table_rows, to_value, to_value_map
 
 NOW = datetime(2025, 10, 1, 12, tzinfo=UTC)
-
-
-@pytest.mark.parametrize(
-    ("text", "sources"),
-    [
-        ("The share is 43.7%.", [Decimal("0.43689")]),
-        ("Rs. 5.46 lakh in 3 months", [Decimal("546123.2")]),
-        ("about 1.5 million", [1_500_000]),
-        ("Rs.1,75,206.00 since 2025-07-01", [{"revenue": Decimal("175206")}, date(2025, 7, 1)]),
-        ("It fell by 3.5", [-3.5]),
-        ("the top 5 of 12 months", []),
-    ],
-)
-def test_numbers_of_the_program_are_accepted(text: str, sources: list[Any]) -> None:
-    assert ungrounded_numbers(text, sources) == []
-
-
-@pytest.mark.parametrize(
-    ("text", "strange"),
-    [
-        ("The share is 44.7%.", "44.7"),
-        ("It is 12%.", "12"),
-        ("about 2 million", "2"),
-        ("in 2019", "2019"),
-    ],
-)
-def test_ungrounded_numbers_are_found(text: str, strange: str) -> None:
-    assert ungrounded_numbers(text, [Decimal("0.437"), 1234, "2025"]) == [strange]
-
-
-@pytest.mark.parametrize(
-    ("known", "held"),
-    [
-        (["40.05"], True),
-        (["39.94", "40.06"], False),
-        (["5", "39.94", "40.04", "50"], True),
-        (["0.4004"], True),
-    ],
-)
-def test_number_is_grounded_if_any_known_number_rounds_to_it(known: list[str], held: bool) -> None:
-    numbers = [Decimal(each) for each in known]
-    assert ungrounded_numbers("It is 40.0 now.", numbers) == ([] if held else ["40.0"])
 
 
 def test_rows_become_a_table_in_their_column_order() -> None:

@@ -46,6 +46,27 @@ def test_periods_at_the_edges_of_months_weeks_and_years(today: str, line: str) -
     assert line in dates(current_date=today)
 
 
+def test_weeks_quarters_and_today_follow_the_calendar_of_the_context() -> None:
+    wrong = [
+        (fields, line)
+        for fields, line in (
+            ({"first_day_of_week": "sunday"}, "last_week: 2026-06-07..2026-06-13"),
+            ({"first_day_of_week": "saturday"}, "last_week: 2026-06-06..2026-06-12"),
+            ({"first_day_of_week": "odin"}, "last_week: 2026-06-08..2026-06-14"),
+            ({"fiscal_year_first_month": "2"}, "this_quarter: 2026-05-01..2026-07-31"),
+            ({"fiscal_year_first_month": "4"}, "this_fiscal_year: 2026-04-01..2027-03-31"),
+            ({"fiscal_year_first_month": "10"}, "last_fiscal_year: 2024-10-01..2025-09-30"),
+            ({"fiscal_year_first_month": "13"}, "this_quarter: 2026-04-01..2026-06-30"),
+        )
+        if line not in dates(current_date="2026-06-15", **fields)
+    ]
+    assert not wrong
+    clock = {"current_datetime_utc": "2026-06-15T20:30:00+00:00"}
+    assert "today: 2026-06-16 (Tuesday)" in dates(time_zone="Asia/Kolkata", **clock)
+    assert "now: 2026-06-16 02:00 Asia/Kolkata" in dates(time_zone="Asia/Kolkata", **clock)
+    assert "now: 2026-06-15 20:30 UTC" in dates(time_zone="../etc/passwd", **clock)
+
+
 def test_without_periods_only_the_day_is_shown() -> None:
     shown = dates(False, current_date="2026-06-15", current_datetime_utc="2026-06-15T12:00:00Z")
     assert shown == ["today: 2026-06-15 (Monday)"]

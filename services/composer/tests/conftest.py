@@ -21,7 +21,7 @@ from bos_testkit.scripted_model.replies import Fixture, fixture
 from bos_testkit.scripted_model.server import ScriptedModel
 
 QUESTION = "Which five customers brought the most revenue?"
-WRITTEN = "The top customer brought Rs.1,75,206.00, 43.1 percent of the total [1]."
+WRITTEN = "The top customer brought Rs.1,75,206.00, the next one Rs.99,000.50 [1]."
 CITING = (
     "Deliveries are due within five days [1]. Later ones are late [99]. The penalty is two percent "
     "[0][-1]. Nothing else is said of it [1,99], and `days[99]` is code [[7]]."
@@ -64,7 +64,9 @@ def result(agent: str = "sql", **fields: Any) -> AgentResult:
 
 def top_customers(**fields: Any) -> AgentResult:
     rows = [["Acme", Decimal("175206.00")], ["Globex", Decimal("99000.5")]]
-    return result(answer="Acme leads.", columns=["customer", "total_revenue"], rows=rows, **fields)
+    made = result(answer="Acme leads.", columns=["customer", "total_revenue"], rows=rows, **fields)
+    made.table.columns[1].unit = "INR"
+    return made
 
 
 def document(title: str, *, reference: str = "", excerpt: str = "") -> Source:

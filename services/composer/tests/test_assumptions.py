@@ -30,7 +30,7 @@ async def test_assumption_omitted_by_the_model_is_added_and_streamed(rig: Any) -
 def test_deterministic_answer_states_assumptions_once() -> None:
     for answer in ("Acme leads.", f"Acme leads. {STATED}"):
         request = make.request(make.result(answer=answer, assumptions=[ASSUMED]))
-        text = plain_answer(request, merge(request.results), NumberFormat("en_IN", "INR"))
+        text = plain_answer(request, merge(request.results), NumberFormat("en_IN"))
         assert text.count("Only active customers count.") == 1
 
 

@@ -22,7 +22,7 @@ from . import conftest as make
 
 pytestmark = pytest.mark.requirement("K-12", "K-16", "Q-08", "Q-09", "R-04")
 
-NUMBERS = NumberFormat("en_IN", "INR")
+NUMBERS = NumberFormat("en_IN")
 
 
 def answer(*results: Any, **fields: Any) -> str:

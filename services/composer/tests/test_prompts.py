@@ -34,7 +34,7 @@ def prompts(*results: Any, **fields: Any) -> tuple[str, str]:
     system, user = compose_messages(
         request,
         merge(request.results),
-        NumberFormat("en_IN", "INR"),
+        NumberFormat("en_IN"),
         history_messages=2,
         preview_rows=20,
     )
@@ -50,7 +50,7 @@ def test_the_system_prompt_sets_role_and_rules() -> None:
         "Prefer structured metrics over narrative",
         "Professional tone, no emojis/hashtags",
         'If no data: state "no data was returned"',
-        "Indian rupees in the format `Rs.1,75,206.00` (not ₹ or INR)",
+        "Write a unit or currency only where the results have one, as they write it.",
     ):
         assert text in plain(system), text
     assert "### User preferences" not in system
@@ -113,7 +113,7 @@ def test_values_are_formatted_and_exact() -> None:
         "computation",
         agent_id="computation-7",
         data={
-            "result": {"share_percent": 43.1, "revenue": 175206, "price": Decimal("0.00345")},
+            "result": {"share_percent": 43.1, "revenue": 175206, "price_inr": Decimal("0.00345")},
             "stdout": "",
         },
     )
@@ -122,8 +122,8 @@ def test_values_are_formatted_and_exact() -> None:
     assert "| Acme | Rs.1,75,206.00 |" in user
     assert (
         "Values of computation (computation-7):\n"
-        "result.price=0.00345 (Rs.0.00)\n"
-        "result.revenue=Rs.1,75,206.00\n"
+        "result.price_inr=Rs.0.00345\n"
+        "result.revenue=1,75,206\n"
         "result.share_percent=43.1\n"
         "</untrusted>" in user
     )
@@ -135,7 +135,7 @@ def test_answer_that_only_restates_values_is_left_out() -> None:
     _, user = prompts(stated)
     assert "Answer: see the data. Error: none" in user
     assert user.count("22.84") == 1
-    assert "result.top_revenue=Rs.3,36,08,987.24\n" in user
+    assert "result.top_revenue=3,36,08,987.24\n" in user
     assert "33608987.24" not in user
 
     stated.answer += "\n\nFiles: a.png"
@@ -148,7 +148,7 @@ def test_answer_that_only_restates_values_is_left_out() -> None:
     _, user = prompts(worded)
     assert "Answer: It is 22.84 percent. Error: none" in user
     assert "result.share_percent=22.84\n" in user, "what words mean is for the model to say"
-    assert "result.top_revenue=Rs.3,36,08,987.24\n" in user
+    assert "result.top_revenue=3,36,08,987.24\n" in user
 
 
 LISTS = [

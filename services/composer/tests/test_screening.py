@@ -1,11 +1,9 @@
 """Screening of replies for web pages and echoes of the prompt, in pieces of any size."""
 
-from bos_composer.numbers import NumberFormat
 from bos_composer.prompts import HEADINGS, ORDINARY_HEADINGS, STATED_HEADINGS, own_words
 from bos_composer.screening import STRETCH_CHARS, OwnWords, Screen, Unfit
 
-NUMBERS = NumberFormat("en_IN", "INR")
-OWN = OwnWords.of_prompts(NUMBERS)
+OWN = OwnWords.of_prompts()
 BEGUN = "The five customers brought Rs.3,36,08,987.24 together, which is 22.84 percent of it.\n"
 FINE = [
     "43.",
@@ -113,7 +111,7 @@ def test_web_pages_are_refused_in_any_split() -> None:
 
 
 def test_long_echo_of_the_prompt_is_refused() -> None:
-    for words in own_words(NUMBERS):
+    for words in own_words():
         assert screened(list(words)) == ("", False), words
         shouted = words.upper().replace(" ", "\n  ")
         for text in (words, shouted, f"Sure! {words}", f"{BEGUN}{words}"):
@@ -123,7 +121,7 @@ def test_long_echo_of_the_prompt_is_refused() -> None:
 
 
 def test_short_echo_of_the_prompt_is_allowed() -> None:
-    words = " ".join(own_words(NUMBERS)[0].split())
+    words = " ".join(own_words()[0].split())
     stretch = words[: STRETCH_CHARS - 1]
     assert screened([stretch]) == (stretch, True)
     assert screened([words[:STRETCH_CHARS]]) == ("", False)

@@ -237,10 +237,12 @@ async def test_overlong_answer_is_truncated(start: Any) -> None:
 @pytest.mark.requirement("K-05")
 async def test_the_locale_reaches_prompt_and_answer(start: Any) -> None:
     rig = await start(locale="en_US", currency="USD")
-    await rig.compose(make.request(make.top_customers()))
-    assert "in the format `$175,206.00`" in rig.model.requests[-1].prompt
+    declared = make.top_customers()
+    declared.table.columns[1].unit = "money"
+    await rig.compose(make.request(declared))
+    assert "| Acme | $175,206.00 |" in rig.model.requests[-1].prompt
     rig.model.knobs.fail_next(9, status=500)
-    _, output = await rig.compose(make.request(make.top_customers()))
+    _, output = await rig.compose(make.request(declared))
     assert "| Acme | $175,206.00 |" in output.answer
 
 

@@ -24,7 +24,8 @@ SALES = {
         {"region": "North", "revenue": 1375206},
         {"region": "South", "revenue": 875206},
         {"region": "East", "revenue": 420000.5},
-    ]
+    ],
+    "units": {"revenue": "INR"},
 }
 
 

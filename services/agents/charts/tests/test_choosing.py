@@ -147,7 +147,9 @@ def test_columns_of_one_unit_share_the_axis() -> None:
 @pytest.mark.parametrize(
     ("name", "cells", "kind", "unit"),
     [
-        ("net_amount", [Decimal("1.50"), None], Kind.NUMBER, Unit.MONEY),
+        ("net_amount", [Decimal("1.50"), None], Kind.NUMBER, Unit.PLAIN),
+        ("amount_usd", [Decimal("1.50"), None], Kind.NUMBER, Unit.MONEY),
+        ("discount_percent", [0.5, 0.8], Kind.NUMBER, Unit.PLAIN),
         ("share_percent", [22.8, 50], Kind.NUMBER, Unit.PERCENT),
         ("share", [0.2, 0.8], Kind.NUMBER, Unit.PERCENT),
         ("year", [2025, 2026], Kind.TIME, Unit.PLAIN),
@@ -261,7 +263,10 @@ def test_hostile_names_and_cells_change_only_their_own_text(name: str) -> None:
 
 @pytest.mark.requirement("K-05")
 def test_amounts_are_written_in_the_deployments_format() -> None:
-    spec = spec_of("Top", QUESTIONS["Top regions"])
+    rows = [
+        {"region": row["region"], "revenue_inr": row["revenue"]} for row in QUESTIONS["Top regions"]
+    ]
+    spec = spec_of("Top", rows)
     assert spec["config"]["locale"]["number"] == {
         "decimal": ".",
         "thousands": ",",
@@ -269,7 +274,7 @@ def test_amounts_are_written_in_the_deployments_format() -> None:
         "currency": ["Rs.", ""],
     }
     assert spec["layer"][1]["encoding"]["text"]["format"] == "$,.2f"
-    german = spec_of("Top", QUESTIONS["Top regions"], Formats("de_DE", "EUR"))
+    german = spec_of("Top", rows, Formats("de_DE", "EUR"))
     number = german["config"]["locale"]["number"]
     assert (number["decimal"], number["thousands"], number["grouping"]) == (",", ".", [3])
     assert number["currency"] == ["", "\u00a0€"]

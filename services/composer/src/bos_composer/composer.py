@@ -38,6 +38,7 @@ from bos_composer.reports import (
     written_highlights,
 )
 from bos_composer.screening import OwnWords, Screen, Unfit
+from bos_composer.unfound_numbers import shown_values, unfound_note
 from bos_llm import (
     Completion,
     ModelOutputInvalid,
@@ -102,8 +103,8 @@ class Composer:
         self._log = telemetry.logger("bos.composer")
         # Resolved here, so that wrong model settings fail the start and not the first answer.
         self._model = None if models is None else models.for_agent("composer")
-        self._numbers = NumberFormat(settings.locale, settings.currency, settings.currency_pattern)
-        self._own_words = OwnWords.of_prompts(self._numbers)
+        self._numbers = NumberFormat(settings.locale, settings.currency)
+        self._own_words = OwnWords.of_prompts()
         self._metrics = ComposerMetrics(telemetry.registry)
 
     async def compose(self, request: ComposeRequest) -> AsyncGenerator[ComposeResponse, None]:
@@ -132,7 +133,9 @@ class Composer:
             deterministic = False
             found = written_findings(answer, sections)
             missing = [section for section in sections if section.heading not in found]
-            added = (_CUT_OFF,) if written.cut_off else ()
+            added = [_CUT_OFF] if written.cut_off else []
+            if note := self._unfound(answer, request, citations):
+                added.append(note)
             for lacking in (*added, *self._lacking(answer, missing, request, citations)):
                 answer = f"{answer}\n\n{lacking}"
                 yield ComposeResponse(delta=f"\n\n{lacking}")
@@ -240,6 +243,13 @@ class Composer:
         ):
             if text:
                 yield citations.without_sources(text)
+
+    def _unfound(self, answer: str, request: ComposeRequest, citations: Citations) -> str:
+        """A note on numbers of the answer that the model was not shown; empty without results."""
+        if not any(map(succeeded, request.results)):
+            return ""
+        shown = [message.text for message in self._messages(request, citations)[1:]]
+        return unfound_note(answer, [request.system_prompt, *shown, *shown_values(request.results)])
 
     def _structure(
         self,

@@ -22,7 +22,7 @@ from bos_composer.outcomes import (
 )
 from bos_composer.prompts import HEADINGS
 from bos_composer.reports import plain_finding, report_sections
-from bos_composer.tables import markdown, values
+from bos_composer.tables import markdown, units, values
 
 NO_DATA = "No data was returned."
 OUT_OF_SCOPE = (
@@ -108,7 +108,11 @@ def _found(result: AgentResult, answer: str, numbers: NumberFormat) -> str:
     if result.table.rows:
         pieces.append(markdown(result.table, numbers, max_rows=_MAX_ROWS))
     elif not pieces[0] and not result.HasField("table"):
-        pieces += [f"- {_label(name)}: {numbers.cell(name, v)}" for name, v in values(result)]
+        declared = units(result)
+        pieces += [
+            f"- {_label(name)}: {numbers.cell(name, value, declared.get(name, ''))}"
+            for name, value in values(result)
+        ]
     return "\n\n".join(piece for piece in pieces if piece)
 
 

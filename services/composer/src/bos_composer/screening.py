@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable
 
 from bos.agent.v1 import AgentExecutionStatus, AgentResult
-from bos_composer.numbers import NumberFormat
 from bos_composer.outcomes import status_word
 from bos_composer.prompts import HEADINGS, ORDINARY_HEADINGS, STATED_HEADINGS, own_words
 
@@ -66,10 +65,10 @@ class OwnWords:
         )
 
     @classmethod
-    def of_prompts(cls, numbers: NumberFormat) -> OwnWords:
+    def of_prompts(cls) -> OwnWords:
         """The index of the composer's own prompts."""
         telling = frozenset(HEADINGS) - ORDINARY_HEADINGS - STATED_HEADINGS
-        return cls(own_words(numbers), telling, ORDINARY_HEADINGS)
+        return cls(own_words(), telling, ORDINARY_HEADINGS)
 
 
 class Screen:

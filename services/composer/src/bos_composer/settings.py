@@ -20,12 +20,9 @@ class ComposerSettings(Settings):
         default="en_IN", description="How numbers are written, such as en_IN, en_US or de_DE"
     )
     currency: str = Field(
-        default="INR", description="ISO 4217 code of amounts of money, such as INR, USD or EUR"
-    )
-    currency_pattern: str | None = Field(
-        default=None,
-        description="Unicode number pattern of amounts; unset: Rs.1,75,206.00 for INR, "
-        "the locale's own for any other currency",
+        default="",
+        description="ISO 4217 code of columns that are declared as money without a currency; "
+        "unset: their numbers are shown without one",
     )
     model_timeout_s: float = Field(
         default=55.0,
@@ -54,6 +51,6 @@ class ComposerSettings(Settings):
     @field_validator("currency")
     @classmethod
     def _known_currency(cls, value: str) -> str:
-        if not is_currency(value.upper()):
+        if value and not is_currency(value.upper()):
             raise ValueError("must be an ISO 4217 code such as INR, USD or EUR")
         return value.upper()

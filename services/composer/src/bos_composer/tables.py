@@ -35,7 +35,7 @@ _EMPTY_TEXT = Value(string_value="")
 _NUMERIC = ("int64_value", "double_value", "decimal_value")
 # Fields on how a result was computed or stored, which no answer needs.
 _WORKINGS = frozenset(
-    {"code", "execution_stats", "exit_code", "explanation", "query", "sql", "stderr"}
+    {"code", "execution_stats", "exit_code", "explanation", "query", "sql", "stderr", "units"}
 )
 _WORKINGS_OF_TABLES = frozenset({"row_count", "truncated"})
 _WORKINGS_PREFIX = "sql_"
@@ -43,13 +43,14 @@ _WORKINGS_PREFIX = "sql_"
 
 def markdown(table: Table, numbers: NumberFormat, *, max_rows: int) -> str:
     """The first rows as a Markdown table, and a line on the omitted ones."""
-    columns = [column.name for column in table.columns[:MAX_COLUMNS]]
-    lines = [_line(columns), _line(["---"] * len(columns))]
+    columns = table.columns[:MAX_COLUMNS]
+    lines = [_line([column.name for column in columns]), _line(["---"] * len(columns))]
     for row in table.rows[:max_rows]:
-        cells = zip(
-            columns, row.values, strict=False
-        )  # a malformed row must not prevent the answer
-        lines.append(_line([_cell(numbers.cell(name, value)) for name, value in cells]))
+        # Not strict: a malformed row must not prevent the answer.
+        cells = zip(columns, row.values, strict=False)
+        lines.append(
+            _line([_cell(numbers.cell(each.name, value, each.unit)) for each, value in cells])
+        )
     hidden = len(table.rows) - max_rows
     notes = [
         f"{hidden} more rows" if hidden > 0 else "",
@@ -71,6 +72,15 @@ def values(result: AgentResult) -> list[tuple[str, Value]]:
     leaves = _leaves(result.data, "")
     found = ((name, value) for name, value in leaves if not _is_working(result, name))
     return list(islice(found, MAX_VALUES))
+
+
+def units(result: AgentResult) -> dict[str, str]:
+    """Declared units of the result's values by name."""
+    declared = (
+        result.data.fields["units"].map_value if "units" in result.data.fields else ValueMap()
+    )
+    named = {column.name: column.unit for column in result.table.columns}
+    return named | {name: unit.string_value for name, unit in declared.fields.items()}
 
 
 def restated(result: AgentResult) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -27,6 +27,7 @@ from bos_gateway.key_ring import SecretsKeyRing
 from bos_gateway.permits import audiences
 from bos_gateway.permits.approvers import ApproverRule
 from bos_gateway.permits.connections import connections_problem
+from bos_gateway.request_calendar import Calendar, is_time_zone
 from bos_http import HttpPolicy
 from bos_postgres.audit import AuditSettings
 
@@ -34,6 +35,12 @@ from bos_postgres.audit import AuditSettings
 def _printable(value: str) -> str:
     if not value.isprintable():
         raise ValueError("holds a character that cannot be seen; remove it")
+    return value
+
+
+def _time_zone(value: str) -> str:
+    if not is_time_zone(value):
+        raise ValueError("must be an IANA name such as Europe/Berlin")
     return value
 
 
@@ -185,6 +192,12 @@ class GatewaySettings(Settings):
     """Folder whose files requests may name as `api_token_file`; unset: such requests are refused"""
     max_context_bytes: int = Field(default=65536, ge=1024)
     """Largest request context"""
+    time_zone: Annotated[str, AfterValidator(_time_zone)] = "UTC"
+    """Time zone of "today", such as Europe/Berlin; `time_zone` of a request's context precedes"""
+    first_day_of_week: Literal["monday", "saturday", "sunday"] = "monday"
+    """First day of a week"""
+    fiscal_year_first_month: Annotated[int, Field(ge=1, le=12)] = 1
+    """First month of the fiscal year, which quarters follow, from 1 for January to 12"""
     run_timeout_s: Seconds = 300.0
     """Time a run may take"""
     plan_timeout_s: Seconds = 60.0
@@ -346,6 +359,11 @@ class GatewaySettings(Settings):
         """The keys that encrypt credentials, if there are any."""
         keys = self.secrets_keys
         return SecretsKeyRing.parse(keys.get_secret_value()) if keys else None
+
+    @property
+    def calendar(self) -> Calendar:
+        """Time zone, week and fiscal year of requests that name none."""
+        return Calendar(self.time_zone, self.first_day_of_week, self.fiscal_year_first_month)
 
     def run_settings(self) -> RunSettings:
         """The limits as they are frozen into a run."""

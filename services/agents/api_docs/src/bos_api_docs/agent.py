@@ -23,7 +23,6 @@ from bos_agentkit import (
     succeeded,
     tool,
 )
-from bos_agentkit.programs.number_check import ungrounded_numbers
 from bos_api_docs import answers, prompts
 from bos_api_docs.calls.headers import idempotency_key
 from bos_api_docs.calls.pages import PageLimits, read_pages, single_result
@@ -44,6 +43,7 @@ from bos_api_docs.planning import (
 from bos_api_docs.replies import ApiCallPlan, ApiSummary
 from bos_errors import AgentErrorType, InvalidArgument, PermissionDenied
 from bos_llm import NoReply
+from bos_llm.numbers.check import ungrounded_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

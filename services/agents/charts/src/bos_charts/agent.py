@@ -68,7 +68,7 @@ class ChartsAgent(Agent):
     """Agent that draws tables as charts.
 
     Args:
-        settings: Limits, locale and currency.
+        settings: Limits and locale.
         renderer: Draws specifications.
         model: Refines the choice of the rules; None: the rules alone.
     """
@@ -77,7 +77,6 @@ class ChartsAgent(Agent):
         self._settings = settings
         self._renderer = renderer
         self._model = model
-        self._formats = Formats(settings.locale, settings.currency)
         self.card = charts_card(self.all_tools())
 
     @tool(
@@ -118,7 +117,8 @@ class ChartsAgent(Agent):
             )
         except NothingToDraw as error:
             raise AgentFailure(NOTHING_TO_DRAW, str(error)) from error
-        spec = specification(choice, data, self._formats)
+        formatting = Formats(self._settings.locale, choice.y[0].currency)
+        spec = specification(choice, data, formatting)
         task.trace.decision(
             "Chose a chart",
             table=table.name,
@@ -145,7 +145,7 @@ class ChartsAgent(Agent):
             "rows": plain_rows(data, field_names(choice)),
             "notes": [*data.notes, *choice.notes],
             "files": [file.name for file in files],
-            "summary": self._summary(choice, data),
+            "summary": _summary(choice, data, formatting),
         }
 
     async def execute(self, task: AgentTask) -> AgentResult:
@@ -238,19 +238,20 @@ class ChartsAgent(Agent):
                 retryable=late,
             ) from error
 
-    def _summary(self, choice: Choice, data: ChartData) -> str:
-        """Summary of the chart, with its highest and lowest value."""
-        said = f"{choice.title}: {_NAMES[choice.mark]}."
-        points = [point for point in data.points if point.y is not None]
-        if choice.mark in ("histogram", "point") or len(points) < 2:
-            return f"{said} {len(points)} points." if choice.mark == "point" else said
-        ends = []
-        for name, pick in (("Highest", max), ("Lowest", min)):
-            point = pick(points, key=lambda each: each.y or 0.0)
-            place = self._formats.position(point.x, data.step)
-            place += f" ({point.series})" if point.series else ""
-            ends.append(f"{name}: {place}, {self._formats.number(point.y or 0.0, data.unit)}.")
-        return " ".join([said, *ends])
+
+def _summary(choice: Choice, data: ChartData, formats: Formats) -> str:
+    """Summary of the chart, with its highest and lowest value."""
+    said = f"{choice.title}: {_NAMES[choice.mark]}."
+    points = [point for point in data.points if point.y is not None]
+    if choice.mark in ("histogram", "point") or len(points) < 2:
+        return f"{said} {len(points)} points." if choice.mark == "point" else said
+    ends = []
+    for name, pick in (("Highest", max), ("Lowest", min)):
+        point = pick(points, key=lambda each: each.y or 0.0)
+        place = formats.position(point.x, data.step)
+        place += f" ({point.series})" if point.series else ""
+        ends.append(f"{name}: {place}, {formats.number(point.y or 0.0, data.unit)}.")
+    return " ".join([said, *ends])
 
 
 def _tool_arguments(task: AgentTask) -> dict[str, Any]:

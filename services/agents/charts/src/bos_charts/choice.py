@@ -137,7 +137,7 @@ def feasible(choice: Choice) -> str:
         return "series need a column of names"
     if choice.mark == "arc" and not is_pie(choice):
         return f"a pie has one column of 2 to {MAX_PARTS} parts, none of them negative"
-    if len({column.unit for column in choice.y}) > 1:
+    if len({(column.unit, column.currency) for column in choice.y}) > 1:
         return "amounts, percentages and counts do not share an axis"
     return ""
 
@@ -242,7 +242,8 @@ def _same_unit(measures: tuple[Column, ...]) -> tuple[Column, ...]:
     def fits(column: Column) -> bool:
         other = max(map(abs, column.numbers), default=0.0)
         similar = min(top, other) > 0 and max(top, other) / min(top, other) < 100
-        return column.unit is first.unit and column.is_mean == first.is_mean and similar
+        alike = (column.unit, column.currency) == (first.unit, first.currency)
+        return alike and column.is_mean == first.is_mean and similar
 
     return (first, *filter(fits, measures[1:]))[:_MAX_MEASURES]
 

@@ -11,53 +11,14 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
+from bos_llm.numbers.units import PERCENT, is_currency, unit_in_name
+
 Cell = str | float | date | None
 """A cell as charts use it: text, number, day or moment (UTC), or nothing."""
 
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+|[^\W\d_]+")
-_MONEY = frozenset(
-    [
-        "amount",
-        "revenue",
-        "turnover",
-        "price",
-        "cost",
-        "salary",
-        "wage",
-        "balance",
-        "budget",
-        "fee",
-        "tax",
-        "spend",
-        "spent",
-        "paid",
-        "payment",
-        "payroll",
-        "outstanding",
-        "profit",
-        "margin",
-        "money",
-    ]
-)
 _PERCENT = frozenset({"percent", "percentage", "pct"})
-_FRACTION = frozenset({"share", "ratio", "percent", "percentage", "pct"})
-_NOT_MONEY = _FRACTION | frozenset(
-    [
-        "count",
-        "number",
-        "quantity",
-        "qty",
-        "rate",
-        "rank",
-        "days",
-        "id",
-        "year",
-        "units",
-        "hours",
-        "orders",
-        "invoices",
-    ]
-)
+_FRACTION = frozenset({"share", "ratio"})
 _MEAN = frozenset(
     [
         "average",
@@ -127,6 +88,8 @@ class Column:
     kind: Kind
     cells: tuple[Cell, ...]
     unit: Unit = Unit.PLAIN
+    currency: str = ""
+    """ISO 4217 code of amounts."""
     is_id: bool = False
     """Whether it names single records, such as a key or a telephone number."""
     is_mean: bool = False
@@ -151,8 +114,14 @@ class Column:
         return len(set(self.cells))
 
 
-def make_column(name: str, raw: Sequence[Any]) -> Column:
-    """Kind and unit of a column of Python values; other values become text."""
+def make_column(name: str, raw: Sequence[Any], unit: str = "") -> Column:
+    """Kind and unit of a column of Python values; other values become text.
+
+    Args:
+        name: Of the column; an ISO 4217 code in it declares a currency.
+        raw: Its values.
+        unit: Unit that the table declares.
+    """
     words = words_of(name)
     raw = [None if _is_no_number(value) else value for value in raw]
     numbers = [_number(value) for value in raw]
@@ -163,7 +132,7 @@ def make_column(name: str, raw: Sequence[Any]) -> Column:
         if words & {"year"} and all(n is None or int(n) in _YEARS for n in numbers):
             cells = tuple(None if n is None else date(int(n), 1, 1) for n in numbers)
             return Column(name, Kind.TIME, cells)
-        return _number_column(name, words, numbers)
+        return _number_column(name, words, numbers, unit or unit_in_name(name))
     times = [_time(value) for value in raw]
     if given and all(
         t is not None for t, value in zip(times, raw, strict=True) if value is not None
@@ -233,24 +202,26 @@ _FULL_NAMES = frozenset(
 )
 
 
-def _number_column(name: str, words: set[str], numbers: Sequence[float | None]) -> Column:
+def _number_column(
+    name: str, words: set[str], numbers: Sequence[float | None], declared: str
+) -> Column:
     finite = [abs(n) for n in numbers if n is not None]
     top = max(finite, default=0.0)
     cells: list[Cell] = list(numbers)
-    unit = Unit.PLAIN
+    unit, currency = Unit.PLAIN, ""
     if top >= _HUGE or 0 < top < _TINY:
         unit = Unit.SCIENTIFIC
-    elif words & _PERCENT and top > 1:
+    elif declared == PERCENT or (words & _PERCENT and top > 1):
         # Percentages are drawn as fractions, which the format multiplies by 100 again.
         cells = [None if n is None else n / 100 for n in numbers]
         unit = Unit.PERCENT
     elif words & _FRACTION and 0 < top <= 1:
         unit = Unit.PERCENT
-    elif words & _MONEY and not words & _NOT_MONEY:
-        unit = Unit.MONEY
+    elif is_currency(declared):
+        unit, currency = Unit.MONEY, declared
     is_id = bool(words & _ID) and all(n == int(n) for n in finite)
     return Column(
-        name, Kind.NUMBER, tuple(cells), unit=unit, is_id=is_id, is_mean=bool(words & _MEAN)
+        name, Kind.NUMBER, tuple(cells), unit, currency, is_id=is_id, is_mean=bool(words & _MEAN)
     )
 
 

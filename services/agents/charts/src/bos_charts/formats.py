@@ -33,15 +33,15 @@ _TIME_FORMATS = {
 
 @dataclass(frozen=True, slots=True)
 class Formats:
-    """Formats of one locale and currency.
+    """Formats of one locale, and of the currency of one chart.
 
     Args:
         locale: Such as ``en_IN``.
-        currency: ISO 4217 code.
+        currency: ISO 4217 code of the chart's amounts; empty: it has none.
     """
 
     locale: str
-    currency: str
+    currency: str = ""
 
     def axis(self, unit: Unit) -> str:
         """d3-format of the numbers on an axis."""
@@ -104,9 +104,11 @@ class Formats:
         groups = [len(part) for part in pattern.split(".")[0].split(",")[1:]] or [3]
         groups.reverse()
         grouping = groups if len(groups) == 1 else [groups[0], *[groups[1]] * 9]
-        symbol = get_currency_symbol(self.currency, locale=self.locale)
+        symbol = get_currency_symbol(self.currency, locale=self.locale) if self.currency else ""
         before, after = (f"{symbol}", "")
-        if self.currency == "INR":
+        if not symbol:
+            before = ""
+        elif self.currency == "INR":
             before = _RUPEE
         elif locale.currency_formats["standard"].pattern.split(";")[0].strip().endswith("¤"):
             before, after = "", f"\u00a0{symbol}"

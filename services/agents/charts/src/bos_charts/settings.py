@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from babel.core import Locale, UnknownLocaleError
-from babel.numbers import is_currency
 from pydantic import Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
@@ -16,9 +15,6 @@ class ChartsSettings(AgentServiceSettings):
     locale: str = Field(
         default="en_IN",
         description="Locale of numbers and dates on axes, such as en_IN or de_DE",
-    )
-    currency: str = Field(
-        default="INR", description="Currency of amounts (ISO 4217), such as INR, USD or EUR"
     )
     max_input_rows: int = Field(
         default=5_000,
@@ -65,10 +61,3 @@ class ChartsSettings(AgentServiceSettings):
             return str(Locale.parse(value.replace("-", "_")))
         except (UnknownLocaleError, ValueError):
             raise ValueError("must be a locale such as en_IN, en_US or de_DE") from None
-
-    @field_validator("currency")
-    @classmethod
-    def _known_currency(cls, value: str) -> str:
-        if not is_currency(value.upper()):
-            raise ValueError("must be an ISO 4217 code such as INR, USD or EUR")
-        return value.upper()

@@ -14,7 +14,7 @@ from datetime import date
 from typing import Any
 
 from bos_charts.choice import Choice
-from bos_charts.columns import OBJECT_NAMES, Kind
+from bos_charts.columns import OBJECT_NAMES, Kind, Unit
 from bos_charts.data import ChartData
 from bos_charts.fonts import font_for, is_complex
 from bos_charts.formats import Formats
@@ -226,10 +226,13 @@ class _Body:
     def _points(self) -> dict[str, Any]:
         choice = self._choice
         assert choice.x is not None
+        # A chart has one currency sign: that of its vertical axis.
+        own = choice.x.currency in ("", self._formats.currency)
+        x_unit = choice.x.unit if own else Unit.PLAIN
         x = {
             "field": self._names["x"],
             "type": "quantitative",
-            "axis": {"format": self._formats.axis(choice.x.unit), "title": choice.x.label},
+            "axis": {"format": self._formats.axis(x_unit), "title": choice.x.label},
             "scale": {"zero": _near_zero(choice.x.numbers)},
         }
         y = self._y(scale={"zero": _near_zero(choice.y[0].numbers)})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from bos_charts.columns import Column, Kind, make_column, words_of
@@ -37,6 +37,8 @@ class RawTable:
     rows: Sequence[Mapping[str, Any]]
     given: bool
     """Whether the plan handed it over by name."""
+    units: Mapping[str, str] = field(default_factory=dict)
+    """Declared units by column."""
 
     def judged(self) -> Table:
         """The table with its columns; those without a name or with nested cells are left out."""
@@ -46,7 +48,7 @@ class RawTable:
             cells = [row.get(name) for row in self.rows]
             nested = any(isinstance(cell, Mapping | list | bytes) for cell in cells)
             if not nested and any(cell is not None for cell in cells):
-                columns.append(make_column(name, cells))
+                columns.append(make_column(name, cells, self.units.get(name, "")))
         return Table(self.name, tuple(columns[:MAX_COLUMNS]), len(self.rows))
 
 
@@ -57,12 +59,18 @@ def raw_tables(
 
     A table is a list of maps; lists of lists beside ``columns``; a map from text to numbers.
     """
-    found = [RawTable(name, rows, True) for name, rows in _tables("", arguments)]
+    earlier = [
+        RawTable(name, rows, False, _units(data))
+        for step, data in dependencies.items()
+        for name, rows in _tables(step, data)
+    ]
+    found = []
+    for name, rows in _tables("", arguments):
+        # The plan hands over rows alone; their units stand beside them in the step's output.
+        units = next((each.units for each in earlier if each.rows == rows), {})
+        found.append(RawTable(name, rows, True, units))
     known = [table.rows for table in found]
-    for step, data in dependencies.items():
-        tables = (RawTable(name, rows, False) for name, rows in _tables(step, data))
-        found += [table for table in tables if table.rows not in known]
-    return found[:_MAX_TABLES]
+    return [*found, *(table for table in earlier if table.rows not in known)][:_MAX_TABLES]
 
 
 def raw_dumps(dependencies: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -104,6 +112,11 @@ def mentions(question: str, column: Column) -> int:
 def _matches(names: set[str], asked: set[str]) -> int:
     stems = {word.rstrip("s") for word in asked if len(word) > 2}
     return len({word.rstrip("s") for word in names if len(word) > 2} & stems)
+
+
+def _units(data: Mapping[str, Any]) -> Mapping[str, str]:
+    units = data.get("units")
+    return units if isinstance(units, Mapping) else {}
 
 
 def _tables(name: str, data: Mapping[str, Any]) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:

@@ -25,7 +25,7 @@ from bos_agentkit import (
     succeeded,
     tool,
 )
-from bos_agentkit.programs.number_check import result_table, ungrounded_numbers
+from bos_agentkit.programs.result_tables import result_table
 from bos_agentkit.programs.sandbox import ProgramError
 from bos_agentkit.programs.variables import TODAY, mentioned_values, task_variables
 from bos_code import prompts
@@ -35,6 +35,7 @@ from bos_code.replies import CodeProposal, CodeSummary
 from bos_errors import AgentErrorType, InvalidArgument
 from bos_llm import NoReply
 from bos_llm.fallback import plain_sentence
+from bos_llm.numbers.check import ungrounded_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

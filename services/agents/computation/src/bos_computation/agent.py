@@ -25,7 +25,7 @@ from bos_agentkit import (
     succeeded,
     tool,
 )
-from bos_agentkit.programs.number_check import result_table, ungrounded_numbers
+from bos_agentkit.programs.result_tables import result_table
 from bos_agentkit.programs.sandbox import ProgramError, ProgramFailed, Run
 from bos_agentkit.programs.variables import mentioned_values, task_variables
 from bos_chassis.values import render_value, to_value
@@ -38,6 +38,7 @@ from bos_computation.replies import ComputationPlan, ComputationSummary
 from bos_errors import AgentErrorType, PermissionDenied
 from bos_llm import NoReply
 from bos_llm.fallback import plain_sentence
+from bos_llm.numbers.check import ungrounded_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bos.common.v1 import Table
-from bos_agentkit.programs.number_check import MAX_ROWS
+from bos_agentkit.programs.result_tables import MAX_ROWS
 from bos_chassis.values import make_table, unique_names
 from bos_computation.replies import SummaryTable
 

@@ -21,7 +21,6 @@ from bos.agent.v1 import SideEffectClass
 from bos.common.v1 import Outcome
 from bos_agentkit import Agent, AgentFailure, ToolContext, needed_reply, succeeded, tool
 from bos_agentkit.files import MAX_FILE_BYTES
-from bos_agentkit.programs.number_check import ungrounded_numbers
 from bos_agentkit.programs.variables import task_variables
 from bos_chassis.auth.callers import LOCAL_USER, current_principal
 from bos_chassis.values import make_table
@@ -35,6 +34,7 @@ from bos_files.pdf.rendering import Paper, PdfText, TextFormat
 from bos_files.replies import FileOperation
 from bos_files.tables import csv_content, table_of, xlsx_content
 from bos_files.workspaces.names import checked_name, with_ending
+from bos_llm.numbers.check import ungrounded_numbers
 from bos_postgres.audit import By
 
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ from bos_agentkit import (
     succeeded,
 )
 from bos_agentkit.foreign import CallFailed
-from bos_agentkit.programs.number_check import ungrounded_numbers
 from bos_agentkit.tools import REPEATABLE
 from bos_chassis.values import render_value
 from bos_errors import (
@@ -31,6 +30,7 @@ from bos_errors import (
     Unavailable,
 )
 from bos_llm import NoReply
+from bos_llm.numbers.check import ungrounded_numbers
 from bos_mcp import prompts
 from bos_mcp.calls import MadeCall, last_result, outcome, plain_answer, sources_of
 from bos_mcp.card import mcp_card

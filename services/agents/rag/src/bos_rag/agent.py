@@ -18,8 +18,8 @@ from bos.common.v1 import Outcome
 from bos.documents.v1 import SearchDocumentsResponse, SearchFilter
 from bos_agentkit import Agent, ToolContext, optional_reply, succeeded, tool
 from bos_agentkit.citations import checked_markers, found_quotes, quoted_answer
-from bos_agentkit.programs.number_check import ungrounded_numbers
 from bos_llm import NoReply
+from bos_llm.numbers.check import ungrounded_numbers
 from bos_llm.prompts import current_day
 from bos_rag import prompts
 from bos_rag.card import rag_card

@@ -293,6 +293,7 @@ def _data(work: StepState, found: Checked, variants: Mapping[Dialect, str]) -> d
         "execution_stats": {**result.stats, "aggregated": found.is_aggregated},
         "checks": found.done,
         "rows": rows,
+        "units": {each.name: each.unit for each in result.table.columns if each.unit},
         "row_count": result.table.row_count,
         "attempt_history": work.attempt_history,
         "citations": [

@@ -19,8 +19,8 @@ from pydantic import BaseModel, Field
 
 from bos.agent.v1 import SideEffectClass
 from bos_agentkit import Agent, AgentFailure, ToolContext, needed_reply, succeeded, tool
-from bos_agentkit.programs.number_check import ungrounded_numbers
 from bos_errors import AgentErrorType, InvalidArgument
+from bos_llm.numbers.check import ungrounded_numbers
 from bos_text import prompts
 from bos_text.card import text_card
 from bos_text.parts import split_text

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bos_agentkit.citations import checked_markers, found_quotes, quoted_answer
-from bos_agentkit.programs.number_check import ungrounded_numbers
 from bos_chassis.links import checked_links
+from bos_llm.numbers.check import ungrounded_numbers
 from bos_web.evidence import cited_source
 
 if TYPE_CHECKING:

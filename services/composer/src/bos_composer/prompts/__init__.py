@@ -36,7 +36,7 @@ from bos_composer.outcomes import (
     was_overridden,
 )
 from bos_composer.reports import report_sections, section_list
-from bos_composer.tables import is_number, markdown, restated, values
+from bos_composer.tables import is_number, markdown, restated, units, values
 from bos_llm import Message, system, user
 from bos_llm.prompts import (
     NOTHING,
@@ -150,7 +150,7 @@ def compose_messages(
         preview_rows: Rows of each table to show.
     """
     sections = report_sections(request, HEADINGS)
-    rules = [_rules(request, numbers, is_report=bool(sections)), UNTRUSTED_NOTICE]
+    rules = [_rules(request, is_report=bool(sections)), UNTRUSTED_NOTICE]
     if _prefers(request.long_term_memory.preferences):
         rules.append(_PREFERENCES)
     if request.system_prompt.strip():
@@ -162,13 +162,12 @@ def compose_messages(
     return [system("\n\n".join(rules)), user(shown)]
 
 
-def own_words(numbers: NumberFormat) -> tuple[str, ...]:
+def own_words() -> tuple[str, ...]:
     """The fixed text of all prompts, which no answer may repeat at length."""
-    rules = numbers.money_rule
     return (
-        _RESULTS.fill(money_rule=rules),
-        _REPORT.fill(money_rule=rules),
-        _GENERAL.fill(money_rule=rules),
+        _RESULTS.fill(),
+        _REPORT.fill(),
+        _GENERAL.fill(),
         _OUT_OF_SCOPE.fill(),
         UNTRUSTED_NOTICE,
         OVERRIDE_NOTICE,
@@ -192,15 +191,15 @@ def agent_summary(result: AgentResult, answer: str) -> str:
     )
 
 
-def _rules(request: ComposeRequest, numbers: NumberFormat, *, is_report: bool) -> str:
+def _rules(request: ComposeRequest, *, is_report: bool) -> str:
     """Role and rules: those for results if there are any, else those of the intent."""
     intent = request.intent.intent
     if is_report:
-        return _REPORT.fill(money_rule=numbers.money_rule)
+        return _REPORT.fill()
     if not request.results and intent == Intent.INTENT_OUT_OF_SCOPE:
         return _OUT_OF_SCOPE.fill()
     general = not request.results and intent == Intent.INTENT_GENERAL_QA
-    return (_GENERAL if general else _RESULTS).fill(money_rule=numbers.money_rule)
+    return (_GENERAL if general else _RESULTS).fill()
 
 
 def _sections(
@@ -296,16 +295,19 @@ def _data(result: AgentResult, numbers: NumberFormat, preview_rows: int) -> Iter
         yield f"Table of {name}, {result.table.row_count} rows:"
         yield markdown(result.table, numbers, max_rows=preview_rows)
     # Shown even if the answer has the same digits or words, which may mean something else.
-    lines = [_value(field, value, numbers) for field, value in values(result)]
+    declared = units(result)
+    lines = [
+        _value(field, value, numbers, declared.get(field, "")) for field, value in values(result)
+    ]
     if lines:
         yield f"Values of {name}:"
         yield from lines
 
 
-def _value(field: str, value: Value, numbers: NumberFormat) -> str:
+def _value(field: str, value: Value, numbers: NumberFormat, unit: str) -> str:
     """A value formatted for users, and its exact form if formatting loses digits."""
     exact = _cut(plain(value))
-    written = numbers.cell(field, value) if is_number(value) else exact
+    written = numbers.cell(field, value, unit) if is_number(value) else exact
     return (
         f"{field}={written}"
         if _digits(written) == _digits(exact)

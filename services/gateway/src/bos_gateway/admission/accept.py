@@ -243,7 +243,7 @@ def new_run(
     normalised.request_id = normalised.request_id or str(run_id)
     keys = declared_keys(deps)
     taken = take_secrets(normalised.context, keys, in_files)
-    normalise.attach_temporal_context(normalised.context, now)
+    normalise.attach_temporal_context(normalised.context, now, settings.calendar)
     accepted = RunAccepted(
         user_id=user_id,
         request=normalised,

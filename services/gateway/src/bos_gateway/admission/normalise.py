@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from zoneinfo import ZoneInfo
 
 from google.protobuf.struct_pb2 import Struct
 
@@ -12,6 +13,7 @@ from bos.agent.v1 import AgentCard
 from bos.gateway.v1 import AgentRequest
 from bos_errors import FieldViolation, InvalidArgument
 from bos_gateway.admission.context_secrets import DeclaredKeys, without_secrets
+from bos_gateway.request_calendar import Calendar, is_time_zone
 from bos_plans import KNOWN_AGENTS, OutOfBounds, canonical_name, extent
 
 _TEXTS = (
@@ -50,6 +52,12 @@ def normalise(
         violations.append(FieldViolation("request.question", "must not be empty"))
     if problem := _context_problem(request.context, max_context_bytes):
         violations.append(FieldViolation("request.context", problem))
+    if "time_zone" in request.context and not is_time_zone(request.context["time_zone"]):
+        violations.append(
+            FieldViolation(
+                "request.context.time_zone", "must be an IANA name such as Europe/Berlin"
+            )
+        )
     if problem := _model_problem(request.model, models):
         violations.append(FieldViolation("request.model", problem))
     normalised = AgentRequest()
@@ -107,13 +115,17 @@ def check_context(request: AgentRequest, max_bytes: int) -> None:
         _refuse([FieldViolation("request.context", problem)])
 
 
-def attach_temporal_context(context: Struct, now: datetime) -> None:
+def attach_temporal_context(context: Struct, now: datetime, calendar: Calendar) -> None:
     """Fill in the temporal keys that the caller left out, in place.
 
-    The boundaries follow the effective ``current_date``, which may be the caller's own.
+    The boundaries follow the effective ``current_date``, which may be the caller's own, and that
+    the ``time_zone``, which may be, too.
     """
-    date = context["current_date"] if "current_date" in context else now.date().isoformat()
+    zone = context.fields["time_zone"].string_value if "time_zone" in context else ""
+    today = now.astimezone(ZoneInfo(zone or calendar.time_zone)).date()
+    date = context["current_date"] if "current_date" in context else today.isoformat()
     defaults = {
+        **calendar.context(),
         "current_datetime_utc": now.isoformat(),
         "current_date": date,
         "current_date_start_hour": f"{date} 00",

@@ -37,6 +37,8 @@ class Field:
     values: tuple[str, ...] = ()
     """Frequent values; untrusted data."""
     synonyms: tuple[str, ...] = ()
+    unit: str = ""
+    """Unit that the curated metadata declares."""
 
     @property
     def text(self) -> str:

@@ -8,7 +8,7 @@
         synonyms: [bills]
         questions: ["Who owes us money?"]
         fields:
-          net_amount: {description: Without tax, synonyms: [revenue]}
+          net_amount: {description: Without tax, synonyms: [revenue], unit: EUR}
     metrics:
       revenue:
         formula: SUM(invoices.net_amount)
@@ -19,7 +19,8 @@
     joins:
       - {on: customers.account_manager_id = employees.employee_id, description: …}
 
-A description replaces the database's comment; everything else is added.
+A description replaces the database's comment; everything else is added. A unit is an ISO 4217 code,
+``money`` (of the deployment's currency), ``%`` or another unit such as ``kg``.
 """
 
 from __future__ import annotations
@@ -64,11 +65,17 @@ class _Named(_Entry):
     synonyms: list[str] = Field(default=[], max_length=50)
 
 
+class CuratedField(_Named):
+    """Curated metadata of a column."""
+
+    unit: str = Field(default="", max_length=20)
+
+
 class CuratedTable(_Named):
     """Curated metadata of a table."""
 
     questions: list[str] = Field(default=[], max_length=50)
-    fields: dict[str, _Named] = Field(default={})
+    fields: dict[str, CuratedField] = Field(default={})
 
 
 class CuratedMetric(_Named):
@@ -191,6 +198,7 @@ class Curated:
                 field,
                 comment=one_line(added.description) or field.comment,
                 synonyms=tuple(added.synonyms),
+                unit=one_line(added.unit),
             )
         return replace(
             table,

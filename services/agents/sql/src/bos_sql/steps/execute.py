@@ -11,6 +11,7 @@ from bos_agentkit import AgentFailure
 from bos_errors import AgentErrorType
 from bos_sql.database.mcp_results import read_table
 from bos_sql.database.metadata import database_failure
+from bos_sql.semantics.units import result_units
 from bos_sql.steps.guard import ApprovedQuery
 from bos_sql.steps.step_state import AttemptFailed, StepState
 
@@ -97,6 +98,9 @@ def parse_results(
         Internal: the envelope holds no table.
     """
     table = read_table(envelope)
+    units = result_units(query.sql, work.overview.dialect, work.index.catalog)
+    for column in table.columns:
+        column.unit = units.get(column.name.casefold(), "")
     _keep_columns(table, work.overview.shown_columns or len(table.columns))
     work.task.trace.message(
         "parse_results", columns=[column.name for column in table.columns], rows=table.row_count

@@ -1,0 +1,1 @@
+"""Numbers and their units: read from text of any locale, checked against sources, declared."""
