@@ -5,19 +5,14 @@ Server itself would say to a statement is not known here.
 """
 
 import asyncio
-import ipaddress
 import ssl
 import struct
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from bos_testkit.certificates import Authority
 
 PRELOGIN, LOGIN, BATCH, ATTENTION, REPLY = 0x12, 0x10, 0x01, 0x06, 0x04
 MOST = 4096 - 8
@@ -251,34 +246,7 @@ def _row(row: Sequence[int | str | None]) -> bytes:
 
 def certificate_for(host: str, folder: Path) -> tuple[ssl.SSLContext, Path]:
     """A server's context with a certificate for ``host``, and the file that makes it trusted."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
-    try:
-        subject: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        subject = x509.DNSName(host)
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([subject]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    public, private = folder / f"{host}.pem", folder / f"{host}.key"
-    public.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    private.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
+    issued = Authority(folder / host).issue("sql_server", hosts=(host,))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(public, private)
-    return context, public
+    context.load_cert_chain(issued.cert_file, issued.key_file)
+    return context, issued.ca_file

@@ -64,18 +64,22 @@ async def users(tier: Tier, **settings: Any) -> AsyncIterator[Users]:
 
 
 @pytest.mark.parametrize(
-    ("tier", "settings"),
+    ("tier", "endless", "settings"),
     [
-        (Tier.TIER_INTERPRETER, {"max_workers": 3, "process_enabled": False}),
-        (Tier.TIER_PROCESS, {"process_max_workers": 2, "process_warm_workers": 0}),
+        (Tier.TIER_INTERPRETER, ENDLESS, {"max_workers": 3, "process_enabled": False}),
+        (
+            Tier.TIER_PROCESS,
+            "import time\ntime.sleep(1000)",
+            {"process_max_workers": 2, "process_warm_workers": 0},
+        ),
     ],
     ids=["interpreter", "process"],
 )
 async def test_endless_programs_of_one_user_leave_another_a_place(
-    tier: Tier, settings: dict[str, Any]
+    tier: Tier, endless: str, settings: dict[str, Any]
 ) -> None:
     async with users(tier, **settings) as sandbox:
-        greedy = [sandbox.run("greedy", ENDLESS) for _ in range(MANY)]
+        greedy = [sandbox.run("greedy", endless) for _ in range(MANY)]
         try:
             # One after the other: the place is there each time, not once by luck.
             for _ in range(3):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from sandbox_client import Sandbox
-from test_hostile_isolated import FORGED, stands
+from test_hostile_isolated import FORGED, ends
 
 from bos.sandbox.v1 import Limits, ProgramFile, ProgramStatus, RunProgramResponse, Tier
 from bos_chassis.values import from_value
@@ -220,7 +220,7 @@ async def test_patched_os_functions_do_not_leak_files(
     response = await left(isolated, f"open('a', 'w').write('x')\n{UNDERMINED[name]}")
     assert len(response.files) <= 16
     assert sum(len(file.content) for file in response.files) <= 6 * MIB
-    await stands(isolated, inmates)
+    await ends(inmates)
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -233,7 +233,7 @@ async def test_forged_claims_about_files_bring_none(
     response = await left(isolated, code)
     assert list(response.files) == []
     assert list(response.file_problems) == []
-    await stands(isolated, inmates)
+    await ends(inmates)
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -265,7 +265,7 @@ async def test_floods_end_the_program_whether_or_not_files_come_back(
         limit,
     )
     assert list(response.files) == []
-    await stands(isolated, inmates)
+    await ends(inmates)
 
 
 @pytest.mark.asyncio(loop_scope="module")

@@ -16,6 +16,8 @@ from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bos_testkit.forked import forked_process
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
 
@@ -167,6 +169,17 @@ async def service_process(
     settings = {"BOS_SERVER_GRACE_S": "0.2", **settings}
     async with running_process(*command, settings=settings, log=log) as running:
         yield running
+
+
+@asynccontextmanager
+async def forked_service(module: str, settings: Mapping[str, str]) -> AsyncIterator[RunningProcess]:
+    """What ``python -m module`` starts, without its imports; killed with the block."""
+    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    imported = ["bos_agentkit", "bos_llm"]
+    forking = forked_process("-m", module, environment={**kept, **settings}, imported=imported)
+    async with forking as process:
+        said = await asyncio.wait_for(process.stdout.readuntil(b"\n"), _START_S)
+        yield RunningProcess(process.pid, said, None)
 
 
 def tls_environment(tls: TlsSettings, *, client_certificates: bool = True) -> dict[str, str]:

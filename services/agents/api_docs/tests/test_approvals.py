@@ -69,14 +69,6 @@ async def test_post_that_only_reads(start: Any, api: ApiUnderTest, path: str, wa
     assert len(api.seen) == (0 if waits else 1)
 
 
-async def test_a_step_that_may_not_write_proposes_nothing(start: Any, api: ApiUnderTest) -> None:
-    agent = await start(OPEN)
-    done = await agent.do(TICKET, tools=())
-    assert (done.result.status, done.result.error.type) == (FAILED, "PermissionDenied")
-    assert "call_api_write" in done.result.error.message
-    assert api.seen == []
-
-
 @pytest.mark.requirement("E-18")
 async def test_the_operator_may_have_reads_approved_too(start: Any, api: ApiUnderTest) -> None:
     task = "Show the orders"

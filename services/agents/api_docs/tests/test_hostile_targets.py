@@ -11,12 +11,13 @@ from bos_agentkit import AgentFailure
 from bos_api_docs.calls.urls import rendered_path, rendered_query
 from bos_http.url import parse
 
-from .api_under_test import ApiUnderTest, planned, redirect
+from .api_under_test import ApiUnderTest, planned
 
 pytestmark = pytest.mark.security
 
 TASK = "Show the order"
-# ``bos_http`` refuses every form of such addresses, and its tests have the table.
+# ``bos_http`` refuses every form of such addresses, and its tests have the table; next pages and
+# redirects to them are in ``tests/security/test_fetching_agents.py``.
 INWARD = ("http://127.0.0.1:9/", "http://169.254.169.254/latest/meta-data/", "file:///etc/passwd")
 
 
@@ -99,22 +100,6 @@ async def test_a_base_url_ends_with_its_path(start: Any, api: ApiUnderTest) -> N
         done = await agent.do(TASK, context={"api_base_url": api.base_url + end})
         assert done.result.error.type == "ConfigurationError", end
     assert api.seen == []
-
-
-async def test_next_pages_and_redirects_lead_nowhere_else(start: Any, api: ApiUnderTest) -> None:
-    moved = "Follow the move"
-    agent = await start(
-        planned(TASK, path="/list"), planned(moved, path="/moved"), own={"token": "operator"}
-    )
-    for inward in INWARD:
-        api.seen.clear()
-        api.replies["/list"] = JSONResponse({"items": [{"a": 1}], "next": inward})
-        done = await agent.do(TASK)
-        assert (len(done.rows), done.data["truncated"]) == (1, True), inward
-        api.replies["/moved"] = redirect(inward)
-        done = await agent.do(moved)
-        assert done.result.error.type == "HttpRequestError", inward
-        assert len(api.seen) == 2
 
 
 async def test_next_page_stays_at_origin(start: Any, api: ApiUnderTest, serve_api: Any) -> None:

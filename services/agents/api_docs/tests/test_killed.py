@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import sys
 from contextlib import AsyncExitStack
 
 import grpc
@@ -13,7 +12,7 @@ import pytest
 from bos.agent.v1 import DescribeRequest
 from bos_chassis.telemetry import Telemetry
 from bos_testkit.fixtures.agent_harness import AgentHarness
-from bos_testkit.processes import RunningProcess, running_process
+from bos_testkit.processes import RunningProcess, forked_service
 from bos_testkit.scripted_model.server import ScriptedModel
 
 from .api_under_test import STEP, ApiUnderTest, planned
@@ -36,9 +35,7 @@ async def agent_process(
         "OPENAI_API_KEY": "scripted",
         "BOS_MODEL": "scripted",
     }
-    process = await stack.enter_async_context(
-        running_process(sys.executable, "-m", "bos_api_docs", settings=settings)
-    )
+    process = await stack.enter_async_context(forked_service("bos_api_docs", settings))
     channel = await stack.enter_async_context(grpc.aio.insecure_channel(process.address))
     telemetry = Telemetry.for_tests("api_docs")
     agent = AgentHarness("api_docs", process.address, channel, model, telemetry, STEP)

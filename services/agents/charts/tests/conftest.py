@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from bos_charts.render.pool import Renderer
 from bos_charts.service import serve
 from bos_charts.settings import ChartsSettings
 from bos_testkit.fixtures.agent_harness import AgentHarness, StartAgent
@@ -17,6 +18,13 @@ from bos_testkit.scripted_model.replies import Fixture
 async def stack() -> AsyncIterator[AsyncExitStack]:
     async with AsyncExitStack() as stack:
         yield stack
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def renderer() -> AsyncIterator[Renderer]:
+    """One for all tests of a module, because the start of its process takes a second."""
+    async with Renderer(workers=1, timeout_s=60) as renderer:
+        yield renderer
 
 
 @pytest.fixture

@@ -2,13 +2,15 @@
 
 import hashlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from bos.agent.v1 import AgentInput
+from bos_charts.render.pool import Renderer
 from bos_charts.service import serve
 from bos_charts.settings import ChartsSettings
 from bos_charts.validate import problem
@@ -18,6 +20,19 @@ from bos_testkit.fixtures.agent_harness import FAILED, SUCCEEDED
 from bos_testkit.scripted_model.replies import fixture
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.process]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_renderer(renderer: Renderer) -> Iterator[None]:
+    """Agents of this module draw with one process, except where the time limit is tested."""
+
+    def shared(**given: Any) -> Any:
+        return nullcontext(renderer) if given["timeout_s"] >= 60 else Renderer(**given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bos_charts.service.Renderer", shared)
+        yield
+
 
 SALES = {
     "rows": [

@@ -127,15 +127,15 @@ async def test_approved_program_runs_and_returns_its_figure(agent: Any) -> None:
     assert len(agent.prompts("CodeProposal")) == 1
 
 
-async def test_an_intermediate_result_is_stated_without_the_model(agent: Any) -> None:
+@pytest.mark.parametrize("is_final", [False, True], ids=["no summary", "other numbers"])
+async def test_result_is_stated_plainly(start: Any, is_final: bool) -> None:
+    code = "open('a.csv', 'w').write('x')\nresult = sum(row['revenue'] for row in monthly['rows'])"
+    agent = await start(proposal(code), summary("The total is 999.99."))
     action = await proposed(agent)
-    outcome = await agent.do(TASK, outputs=OUTPUTS, approved=action)
+    outcome = await agent.do(TASK, outputs=OUTPUTS, approved=action, is_final_answer=is_final)
     assert outcome.result.status == SUCCEEDED, outcome.result.error
-    assert outcome.result.answer == (
-        "The result is months = 2; total = 200.75.\n\nFiles: figure-1.png"
-    )
-    assert outcome.data["result"] == {"total": Decimal("200.75"), "months": 2}
-    assert agent.prompts("CodeSummary") == []
+    assert outcome.result.answer == "The result is 200.75.\n\nFiles: a.csv"
+    assert bool(agent.prompts("CodeSummary")) == is_final
 
 
 async def test_what_a_program_says_cannot_leave_its_fence() -> None:
@@ -265,15 +265,6 @@ async def test_a_program_that_never_parses_is_not_proposed(start: Any) -> None:
     assert outcome.result.status == FAILED
     assert outcome.result.error.type == "ProgramNotUsable"
     assert len(agent.prompts("CodeProposal")) == 2
-
-
-async def test_a_summary_with_other_numbers_is_replaced(start: Any) -> None:
-    agent = await start(proposal(), summary("The total is 999.99."))
-    action = await proposed(agent)
-    outcome = await agent.do(TASK, outputs=OUTPUTS, approved=action, is_final_answer=True)
-    assert outcome.result.answer == (
-        "The result is months = 2; total = 200.75.\n\nFiles: figure-1.png"
-    )
 
 
 async def test_a_program_of_the_plan_needs_approval_and_no_model(start: Any) -> None:

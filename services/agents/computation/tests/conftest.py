@@ -19,7 +19,8 @@ from bos_testkit.fixtures.agent_harness import StartAgent
 def sandbox(**changes: Any) -> AbstractAsyncContextManager[GrpcServer]:
     server = ServerSettings(reflection=False, grace_s=1)
     small = {"server": server, "kill_grace_s": 0.25, "warm_workers": 1, "max_workers": 2}
-    return serve_sandbox(SandboxSettings.load(**small, **changes), Telemetry.for_tests("sandbox"))
+    settings = SandboxSettings.load(**small, process_enabled=False, **changes)
+    return serve_sandbox(settings, Telemetry.for_tests("sandbox"))
 
 
 @pytest.fixture

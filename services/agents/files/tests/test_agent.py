@@ -14,10 +14,8 @@ from bos.agent.v1 import AgentInput, ApprovalContext, TaskMetadata
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import to_value
-from bos_files.downloads import download
 from bos_files.service import serve
-from bos_files.settings import DownloadPolicy, FilesSettings
-from bos_http import HttpClient, HttpRefused
+from bos_files.settings import FilesSettings
 from bos_testkit.agent_contract import Rule, Subject, agent_subject, counted, own_rules
 from bos_testkit.agent_contract.subject import USER, connected
 from bos_testkit.fixtures.agent_harness import AWAITING, FAILED, SUCCEEDED
@@ -240,30 +238,6 @@ async def test_download_has_the_type_of_its_content(start: Any, internet: Downlo
     found = await files.get("report.pdf")
     assert found.tainted
     assert await files.download("report.pdf") == b"%PDF-1.7\n..."
-
-
-@pytest.mark.security
-@pytest.mark.requirement("J-04", "R-07")
-@pytest.mark.parametrize(
-    ("url", "addresses"),
-    [
-        ("http://127.0.0.1:9/", None),
-        ("http://evil.example/", ["93.184.215.14"]),
-        ("http://files.example.com/rebound", ["93.184.215.14", "10.0.0.1"]),
-    ],
-    ids=lambda value: ascii(value)[:60],
-)
-async def test_hostile_addresses_are_refused_unconnected(
-    internet: Downloads, url: str, addresses: list[str] | None
-) -> None:
-    """Every other address is refused by ``bos_http``, whose tests have the table."""
-    if addresses is not None:
-        internet.names.table["files.example.com"] = addresses
-    policy = DownloadPolicy.load(hosts=("files.example.com",), allow_http=True)
-    async with HttpClient(policy, Telemetry.for_tests(), resolver=internet.names) as http:
-        with pytest.raises(HttpRefused):
-            await download(http, url, remaining_s=30)
-    assert internet.dialled == []
 
 
 @pytest.mark.parametrize(("extra", "kept"), [(0, True), (1, False)])

@@ -1,36 +1,38 @@
-"""Workspaces as people reach them: quota, versions, isolation, crashes, audit, accounts."""
+"""Workspaces as people reach them: quota, versions, isolation, crashes, audit, accounts.
+
+Which credentials open which method of which service is shown by ``tests/isolation``.
+"""
 
 import asyncio
 import json
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bos.agent.v1 import ExecuteRequest
 from bos.files.v1 import FileUpload, ListFilesRequest, UploadFileRequest
 from bos_artefacts import open_artefacts
-from bos_chassis.auth.callers import RUN_TOKEN_KEY, RunTokenSigner, generate_keypair
+from bos_chassis.auth.callers import generate_keypair
 from bos_chassis.channels import translate_rpc_errors
 from bos_chassis.settings import AuthSettings
 from bos_chassis.telemetry import Telemetry
-from bos_errors import InvalidArgument, NotFound, ResourceExhausted, Unauthenticated
-from bos_files.service import READER, SCHEMA
+from bos_errors import InvalidArgument, NotFound, ResourceExhausted
+from bos_files.service import READER, SCHEMA, serve
 from bos_files.workspaces import store as store_module
 from bos_files.workspaces.store import Quota, Store
 from bos_files.workspaces.workspace import Workspaces
 from bos_postgres import connect, open_database
 from bos_postgres.audit import By
 from bos_testkit.audit import AUDITED, audit_entries, audited, sealed_trail
+from bos_testkit.forked import forked_process
 
 from .files_harness import ADA_KEY, Files
 
 CHILD = Path(__file__).with_name("killed_writer.py")
-PRIVATE, PUBLIC = generate_keypair()
+_, PUBLIC = generate_keypair()
 UPLOADED = {"origin": "upload", "tainted": False}
 
 
@@ -184,22 +186,6 @@ async def test_lists_come_in_pages(files: Files) -> None:
         await files.call("ListFiles", ListFilesRequest(page_token="_w"))
 
 
-async def test_credentials_open_their_own_service_only(start: Any) -> None:
-    files: Files = await start(models=False, auth=guarded_auth())
-    token = RunTokenSigner(PRIVATE).mint("ada", "run-1", "run-1/0/1", ["files"], 600.0)
-    with pytest.raises(Unauthenticated):
-        await files.listed()
-    with pytest.raises(Unauthenticated), translate_rpc_errors():
-        await files.files.ListFiles(
-            ListFilesRequest(), metadata=((RUN_TOKEN_KEY, token),), timeout=30
-        )
-    files.key = ADA_KEY
-    assert await files.listed() == []
-    with pytest.raises(Unauthenticated), translate_rpc_errors():
-        async for _ in files.stub.Execute(ExecuteRequest(), metadata=files.metadata, timeout=30):
-            pass
-
-
 async def test_users_see_their_own_files_only(files: Files, tmp_path: Path) -> None:
     for user, text in (("ada", "hers"), ("eve", "other")):
         await files.do(tool_name="write_file", inputs={"name": "a.txt", "text": text}, user=user)
@@ -246,10 +232,11 @@ async def test_writer_killed_between_blob_and_row_leaves_nothing(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    child = await asyncio.create_subprocess_exec(
-        *(sys.executable, CHILD, postgres_dsn, str(tmp_path), place),
-    )
-    assert await child.wait() == -signal.SIGKILL
+    program = (str(CHILD), postgres_dsn, str(tmp_path), place)
+    async with forked_process(
+        *program, environment=os.environ, imported=[serve.__module__]
+    ) as child:
+        assert await child.wait() == -signal.SIGKILL
     assert await workspaces.store.listed("ada", "", 10) == []
     assert await workspaces.store.left("ada") == 1
     assert await workspaces.collect() == 0, "a writer may still be at it"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -14,16 +13,14 @@ import pytest
 from bos.common.v1 import ColumnType
 from bos.files.v1 import (
     FileTableServiceStub,
-    FileUpload,
     ListFileTablesRequest,
     QueryFileTablesRequest,
-    UploadFileRequest,
 )
 from bos_chassis.auth.callers import RUN_TOKEN_KEY, RunTokenSigner, generate_keypair
 from bos_chassis.channels import translate_rpc_errors
 from bos_chassis.settings import AuthSettings
 from bos_chassis.values import table_rows
-from bos_errors import InvalidArgument, PermissionDenied, Unauthenticated
+from bos_errors import InvalidArgument, PermissionDenied
 
 from .file_tables import SALES, workbook
 from .files_harness import ADA_KEY, Files
@@ -40,41 +37,23 @@ class Steps:
         self._stub = FileTableServiceStub(channel)
         self._signer = RunTokenSigner(PRIVATE)
 
-    def token(self, user: str, audiences: Sequence[str] = ("sql", "mcp_db", "file_tables")) -> str:
-        return self._signer.mint(user, "run-1", "run-1/0/1", audiences, 600.0)
-
-    async def tables(self, user: str = "ada", token: str = "") -> Any:
+    async def _call(self, method: str, request: Any, user: str) -> Any:
+        audiences = ("sql", "mcp_db", "file_tables")
+        token = self._signer.mint(user, "run-1", "run-1/0/1", audiences, 600.0)
         with translate_rpc_errors():
-            return await self._stub.ListFileTables(
-                ListFileTablesRequest(),
-                metadata=((RUN_TOKEN_KEY, token or self.token(user)),),
-                timeout=60,
-            )
+            call = getattr(self._stub, method)
+            return await call(request, metadata=((RUN_TOKEN_KEY, token),), timeout=60)
+
+    async def tables(self, user: str = "ada") -> Any:
+        return await self._call("ListFileTables", ListFileTablesRequest(), user)
 
     async def query(self, sql: str, user: str = "ada", **limits: int) -> Any:
-        with translate_rpc_errors():
-            return await self._stub.QueryFileTables(
-                QueryFileTablesRequest(sql=sql, **limits),
-                metadata=((RUN_TOKEN_KEY, self.token(user)),),
-                timeout=60,
-            )
+        request = QueryFileTablesRequest(sql=sql, **limits)
+        return await self._call("QueryFileTables", request, user)
 
 
 @pytest.fixture
-async def channels() -> AsyncIterator[Callable[[str], grpc.aio.Channel]]:
-    opened: list[grpc.aio.Channel] = []
-
-    def channel(address: str) -> grpc.aio.Channel:
-        opened.append(grpc.aio.insecure_channel(address))
-        return opened[-1]
-
-    yield channel
-    for each in opened:
-        await each.close()
-
-
-@pytest.fixture
-def serving(start: Any, channels: Callable[[str], grpc.aio.Channel]) -> Any:
+def serving(start: Any) -> Any:
     """Start the service with the static key of a user, and the run tokens of steps."""
 
     async def serving(user: str = "ada", **settings: Any) -> tuple[Files, Steps]:
@@ -87,7 +66,7 @@ def serving(start: Any, channels: Callable[[str], grpc.aio.Channel]) -> Any:
             models=False, **{"auth": auth, "query_memory_mib": 256, **settings}
         )
         files.key = ADA_KEY
-        return files, Steps(channels(files.address))
+        return files, Steps(files.channel)
 
     return serving
 
@@ -144,47 +123,6 @@ async def test_the_current_version_is_read_and_a_deleted_file_is_gone(serving: A
     await files.delete("sales.csv")
     with pytest.raises(PermissionDenied):
         await steps.query(TOTALS)
-
-
-@pytest.mark.parametrize(
-    "audiences",
-    [("sql", "mcp_db"), ("sql", "files")],
-    ids=lambda each: "-".join(each),
-)
-async def test_token_for_another_audience_fails(serving: Any, audiences: Sequence[str]) -> None:
-    files, steps = await serving()
-    await files.upload("sales.csv", SALES)
-    with pytest.raises(Unauthenticated):
-        await steps.tables(token=steps.token("ada", audiences))
-
-
-async def test_users_see_no_table(
-    serving: Any, channels: Callable[[str], grpc.aio.Channel]
-) -> None:
-    files, _ = await serving()
-    stub = FileTableServiceStub(channels(files.address))
-    for metadata in ((), (("authorization", f"Bearer {ADA_KEY}"),)):
-        for call in (
-            stub.ListFileTables(ListFileTablesRequest(), metadata=metadata, timeout=30),
-            stub.QueryFileTables(
-                QueryFileTablesRequest(sql="SELECT 1"), metadata=metadata, timeout=30
-            ),
-        ):
-            with pytest.raises(Unauthenticated), translate_rpc_errors():
-                await call
-
-
-async def test_a_token_for_tables_opens_no_workspace(serving: Any) -> None:
-    files, steps = await serving()
-    files.key = steps.token("ada")
-    with pytest.raises(Unauthenticated):
-        await files.listed()
-    with pytest.raises(Unauthenticated), translate_rpc_errors():
-        await files.files.UploadFile(
-            iter([UploadFileRequest(upload=FileUpload(name="a.csv"))]),
-            metadata=((RUN_TOKEN_KEY, steps.token("ada")),),
-            timeout=30,
-        )
 
 
 async def test_callers_lower_limits_and_never_raise_them(serving: Any) -> None:

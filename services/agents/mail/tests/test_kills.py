@@ -8,7 +8,6 @@ import json
 import os
 import random
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -21,7 +20,7 @@ from bos_agentkit import action_digest
 from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import to_value_map
 from bos_testkit.fixtures.agent_harness import SUCCEEDED, AgentHarness
-from bos_testkit.processes import is_dead, running_process
+from bos_testkit.processes import forked_service, is_dead
 from bos_testkit.scripted_model.server import ScriptedModel
 from bos_testkit.waiting import eventually
 
@@ -39,7 +38,7 @@ async def agent_process(*servers: Any) -> AsyncIterator[tuple[AgentHarness, int]
     """The agent as a process of its own, and its process id."""
     settings = {"BOS_SERVER_PORT": "0", "BOS_MAIL_INTERNAL_HOSTS": json.dumps(LOOPBACK)}
     async with (
-        running_process(sys.executable, "-m", "bos_mail", settings=settings) as process,
+        forked_service("bos_mail", settings) as process,
         grpc.aio.insecure_channel(process.address) as channel,
     ):
         step = {

@@ -61,27 +61,19 @@ async def servers(
 
 
 @pytest.mark.parametrize("security", ["implicit", "starttls"])
-async def test_a_message_is_sent_over_tls(
+async def test_over_tls_servers_with_a_known_certificate_alone_get_the_password(
     servers: tuple[ImapServer, Any, dict[str, str]], start: Any, tmp_path: Path
 ) -> None:
     imap, smtp, fields = servers
+    unknown = Authority(tmp_path / "another").ca_file
+    refused = await sent(await start(ca_file=unknown), connection(imap, smtp, **fields))
+    assert refused.result.error.type == "MailServerUnavailable"
+    assert "TLS" in refused.result.error.message
+    assert smtp.taken == []
     mail = await start(SUMMARY, ca_file=tmp_path / "trusted" / "ca.pem")
     done = await sent(mail, connection(imap, smtp, **fields))
     assert done.result.status == SUCCEEDED, done.result.error
     assert len(smtp.taken) == 1
-
-
-@pytest.mark.parametrize("security", ["implicit", "starttls"])
-async def test_servers_with_an_unknown_certificate_get_no_password(
-    servers: tuple[ImapServer, Any, dict[str, str]], start: Any, tmp_path: Path
-) -> None:
-    imap, smtp, fields = servers
-    Authority(tmp_path / "another")
-    mail = await start(SUMMARY, ca_file=tmp_path / "another" / "ca.pem")
-    done = await sent(mail, connection(imap, smtp, **fields))
-    assert done.result.error.type == "MailServerUnavailable"
-    assert "TLS" in done.result.error.message
-    assert smtp.taken == []
 
 
 async def test_a_server_without_starttls_gets_no_password(start: Any) -> None:

@@ -32,9 +32,9 @@ def server(request: pytest.FixtureRequest) -> dict[str, Any]:
     return request.getfixturevalue(request.param)
 
 
-async def test_card_is_that_of_the_servers_tools(program: dict[str, Any]) -> None:
+async def test_card_is_that_of_the_servers_tools(endpoint: dict[str, Any]) -> None:
     async with specialist(
-        {**program, "description": "Keeps notes.", "deny": ["exit_now"]}
+        {**endpoint, "description": "Keeps notes.", "deny": ["exit_now"]}
     ) as notes:
         card = await notes.card()
     tools = {tool.name: tool for tool in card.tools}
@@ -67,9 +67,9 @@ async def test_model_chooses_a_tool_and_answers(server: dict[str, Any]) -> None:
     assert source.excerpt == "Pumps are due on Friday."
 
 
-async def test_write_is_made_once_after_approval(program: dict[str, Any], folder: Path) -> None:
+async def test_write_is_made_once_after_approval(endpoint: dict[str, Any], folder: Path) -> None:
     replies = [chosen(WRITE, "write_note", name="todo", text="Call Ravi.")]
-    async with specialist(program, replies) as notes:
+    async with specialist(endpoint, replies) as notes:
         proposed = await notes.ask(WRITE, tools=["read_note", "write_note"])
         assert proposed.result.status == AWAITING, proposed.result.error
         assert proposed.arguments.pop("tool_definition").startswith("sha256:")
@@ -84,38 +84,38 @@ async def test_write_is_made_once_after_approval(program: dict[str, Any], folder
     assert done.data["text"] == "Wrote todo."
 
 
-async def test_unlisted_write_is_not_offered_to_the_model(program: dict[str, Any]) -> None:
+async def test_unlisted_write_is_not_offered_to_the_model(endpoint: dict[str, Any]) -> None:
     replies = [chosen(WRITE, "write_note", name="todo", text="Call Ravi.")]
-    async with specialist({**program, "max_calls": 1}, replies) as notes:
+    async with specialist({**endpoint, "max_calls": 1}, replies) as notes:
         refused = await notes.ask(WRITE)
     assert refused.result.status == FAILED
     assert refused.result.error.type == "PlanningDeclined"
     assert "write_note (changes" not in notes.model.requests[0].prompt
 
 
-async def test_given_call_needs_no_model(program: dict[str, Any]) -> None:
-    async with specialist(program) as notes:
+async def test_given_call_needs_no_model(endpoint: dict[str, Any]) -> None:
+    async with specialist(endpoint) as notes:
         outcome = await notes.ask(tool="list_notes")
     assert outcome.result.status == SUCCEEDED, outcome.result.error
     assert table_rows(outcome.result.table) == [{"name": "plan", "bytes": 24}]
     assert outcome.result.answer == "list_notes returned one row."
 
 
-async def test_wrong_arguments_do_not_reach_the_server(program: dict[str, Any]) -> None:
+async def test_wrong_arguments_do_not_reach_the_server(endpoint: dict[str, Any]) -> None:
     replies = [
         chosen(READ, "read_note", nome="plan"),
         chosen(READ, "read_note", after="Wrong arguments", name="plan"),
         answered(READ, "Pumps are due", "Pumps are due on Friday."),
     ]
-    async with specialist(program, replies) as notes:
+    async with specialist(endpoint, replies) as notes:
         outcome = await notes.ask(READ)
     assert outcome.result.status == SUCCEEDED, outcome.result.error
     assert outcome.result.usage.api_calls == 1
     assert "read_note: 'name' is a required property" in notes.model.requests[1].prompt
 
 
-async def test_error_of_a_tool_is_a_failed_step_in_plain_text(program: dict[str, Any]) -> None:
-    async with specialist(program) as notes:
+async def test_error_of_a_tool_is_a_failed_step_in_plain_text(endpoint: dict[str, Any]) -> None:
+    async with specialist(endpoint) as notes:
         outcome = await notes.ask(tool="fail")
     assert outcome.result.status == FAILED
     assert outcome.result.error.type == "ToolError"
@@ -126,35 +126,35 @@ async def test_error_of_a_tool_is_a_failed_step_in_plain_text(program: dict[str,
 
 
 async def test_after_an_error_of_the_planned_call_the_model_goes_on(
-    program: dict[str, Any],
+    endpoint: dict[str, Any],
 ) -> None:
     replies = [
         chosen(READ, "read_note", after="reports an error", name="plan"),
         answered(READ, "Pumps are due", "Pumps are due on Friday."),
     ]
-    async with specialist(program, replies) as notes:
+    async with specialist(endpoint, replies) as notes:
         outcome = await notes.ask(READ, "read_note", {"name": "gone"})
     assert outcome.result.status == SUCCEEDED, outcome.result.error
     assert outcome.result.answer == "Pumps are due on Friday."
 
 
-async def test_calls_of_a_step_have_a_limit(program: dict[str, Any]) -> None:
+async def test_calls_of_a_step_have_a_limit(endpoint: dict[str, Any]) -> None:
     replies = [READING[0], chosen(READ, "list_notes", after="Pumps are due")]
-    async with specialist({**program, "max_calls": 2}, replies) as notes:
+    async with specialist({**endpoint, "max_calls": 2}, replies) as notes:
         outcome = await notes.ask(READ)
     assert outcome.result.usage.api_calls == 2
     assert outcome.result.answer == "list_notes returned one row."
 
 
-async def test_numbers_that_no_result_holds_are_not_passed_on(program: dict[str, Any]) -> None:
+async def test_numbers_that_no_result_holds_are_not_passed_on(endpoint: dict[str, Any]) -> None:
     replies = [READING[0], answered(READ, "Pumps are due", "Pumps cost 4711 euros.")]
-    async with specialist(program, replies) as notes:
+    async with specialist(endpoint, replies) as notes:
         outcome = await notes.ask(READ)
     assert outcome.result.answer == "Pumps are due on Friday."
 
 
-async def test_pictures_and_links_come_as_files_and_text(program: dict[str, Any]) -> None:
-    async with specialist(program) as notes:
+async def test_pictures_and_links_come_as_files_and_text(endpoint: dict[str, Any]) -> None:
+    async with specialist(endpoint) as notes:
         outcome = await notes.ask(tool="picture")
     assert outcome.result.status == SUCCEEDED, outcome.result.error
     assert outcome.files == {"picture-1.png": ("image/png", PIXEL)}
@@ -173,13 +173,13 @@ async def test_call_without_an_answer_ends_at_its_time_limit(server: dict[str, A
     assert again.result.status == SUCCEEDED
 
 
-async def test_operator_decides_which_tools_need_approval(program: dict[str, Any]) -> None:
-    doubted = {**program, "trust_annotations": False, "reads": ["list_notes"]}
+async def test_operator_decides_which_tools_need_approval(endpoint: dict[str, Any]) -> None:
+    doubted = {**endpoint, "trust_annotations": False, "reads": ["list_notes"]}
     async with specialist(doubted) as notes:
         tools = {tool.name: tool.requires_approval for tool in (await notes.card()).tools}
     assert tools["read_note"]
     assert not tools["list_notes"]
-    async with specialist({**program, "writes": ["read_note"]}) as notes:
+    async with specialist({**endpoint, "writes": ["read_note"]}) as notes:
         tools = {tool.name: tool.requires_approval for tool in (await notes.card()).tools}
     assert tools["read_note"]
     assert not tools["list_notes"]

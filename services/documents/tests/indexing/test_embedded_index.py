@@ -22,15 +22,28 @@ ANY = IndexFilter()
 PLANTED = "zyxplanted"
 
 
+def written(path: Path) -> bytes:
+    """Content without the holes, which are all but a thousandth of what the engine sets aside."""
+    found, end = [], 0
+    with path.open("rb") as file:
+        try:
+            while True:
+                begin = os.lseek(file.fileno(), end, os.SEEK_DATA)
+                end = os.lseek(file.fileno(), begin, os.SEEK_HOLE)
+                found.append(os.pread(file.fileno(), end - begin, begin))
+        except OSError as error:
+            assert error.errno == errno.ENXIO  # noqa: PT017  there is no more
+    return b"\0".join(found)
+
+
 def files_holding(folder: Path, *patterns: bytes) -> list[str]:
     """Files that hold one of the patterns, in any case."""
-    found = []
-    for path in folder.rglob("*"):
-        if path.is_file():
-            content = path.read_bytes()
-            if any(each in content or each in content.lower() for each in patterns):
-                found.append(str(path.relative_to(folder)))
-    return found
+    contents = {path: written(path) for path in folder.rglob("*") if path.is_file()}
+    return [
+        str(path.relative_to(folder))
+        for path, content in contents.items()
+        if any(each in content or each in content.lower() for each in patterns)
+    ]
 
 
 def write_until_killed(folder: Path, batches: int) -> int:

@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import sys
-from asyncio.subprocess import Process
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -13,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from documents_harness import ADA_KEY, READY, TEXT, Caller, Starter
 
+from bos_cli.main import main
 from bos_client.documents import DocumentsClient
 from bos_errors import InvalidArgument, NotFound
 from bos_testkit.waiting import eventually
@@ -30,39 +31,30 @@ class Shell:
     documents: Caller
     key: str = ""
 
-    async def begin(self, *arguments: str) -> Process:
-        pipe = asyncio.subprocess.PIPE
-        kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
-        return await asyncio.create_subprocess_exec(
-            *(BOS, "documents", *arguments),
-            env={
-                **kept,
-                "HOME": str(self.folder),
-                "BOS_TARGET": "127.0.0.1:1",
-                "BOS_DOCUMENTS_TARGET": self.documents.address,
-                "BOS_API_KEY": self.key or "unused-without-authentication",
-            },
-            cwd=self.folder,
-            stdin=pipe,
-            stdout=pipe,
-            stderr=pipe,
-        )
+    @property
+    def settings(self) -> dict[str, str]:
+        return {
+            "HOME": str(self.folder),
+            "BOS_TARGET": "127.0.0.1:1",
+            "BOS_DOCUMENTS_TARGET": self.documents.address,
+            "BOS_API_KEY": self.key or "unused-without-authentication",
+        }
 
     async def bos(self, *arguments: str, typed: str = "") -> tuple[int, str, str]:
-        process = await self.begin(*arguments)
-        out, err = await process.communicate(typed.encode())
-        assert process.returncode is not None
-        return process.returncode, out.decode(), err.decode()
+        given = ["documents", *arguments]
+        run = CliRunner().invoke
+        done = await asyncio.to_thread(run, main, given, input=typed, env=self.settings)
+        return done.exit_code, done.stdout, done.stderr
 
 
 @pytest.fixture
-def shell(tmp_path: Path, documents: Caller) -> Shell:
+def shell(tmp_path: Path, documents: Caller, monkeypatch: pytest.MonkeyPatch) -> Shell:
     folder = tmp_path / "shell"
     folder.mkdir()
+    monkeypatch.chdir(folder)
     return Shell(folder, documents)
 
 
-@pytest.mark.process
 async def test_failed_file_of_a_folder_does_not_stop_the_others(shell: Shell) -> None:
     below = shell.folder / "mine" / "more"
     below.mkdir(parents=True)
@@ -93,7 +85,6 @@ async def test_failed_file_of_a_folder_does_not_stop_the_others(shell: Shell) ->
     assert entry["document"]["state"] == "DOCUMENT_STATE_READY"
 
 
-@pytest.mark.process
 async def test_document_is_listed_shown_searched_and_deleted(shell: Shell) -> None:
     dated = {"document_type": "contract", "document_date": "2026-02-28"}
     found = await shell.documents.ready(name="terms.txt", **dated)
@@ -128,7 +119,7 @@ async def test_document_is_listed_shown_searched_and_deleted(shell: Shell) -> No
     assert (await shell.bos("search", "penalty", "--after", "2026-02-30"))[0] == 2
 
     code, out, _ = await shell.bos("rm", found.document_id, typed="n\n")
-    assert (code, out) == (0, "Delete terms.txt? [y/N]: ")
+    assert (code, out) == (0, "Delete terms.txt? [y/N]: n\n")
     assert (await shell.bos("rm", found.document_id))[0] == 1, (
         "without a terminal there is no confirmation"
     )
@@ -144,7 +135,14 @@ async def test_interrupt_leaves_uploaded_documents_to_be_read(shell: Shell) -> N
     parser = shell.documents.engines.parser
     parser.held = asyncio.Event()
     (shell.folder / "terms.txt").write_text(TEXT)
-    process = await shell.begin("add", "terms.txt")
+    pipe = asyncio.subprocess.PIPE
+    kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+    process = await asyncio.create_subprocess_exec(
+        *(BOS, "documents", "add", "terms.txt"),
+        env={**kept, **shell.settings},
+        stdout=pipe,
+        stderr=pipe,
+    )
     await eventually(lambda: bool(parser.read))
     (found,) = await shell.documents.documents()
 
@@ -157,7 +155,6 @@ async def test_interrupt_leaves_uploaded_documents_to_be_read(shell: Shell) -> N
     assert (await shell.documents.until_ended(found.document_id)).state == READY
 
 
-@pytest.mark.process
 async def test_what_holds_for_all_files_is_said_once(
     shell: Shell, start: Starter, guarded: Caller
 ) -> None:

@@ -1,7 +1,6 @@
 """kill -9 of the service at every stage: another replica goes on, without duplicates."""
 
-import asyncio
-import sys
+import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
@@ -14,6 +13,7 @@ from bos.documents.v1 import DocumentsServiceStub
 from bos_chassis.telemetry import Telemetry
 from bos_documents.context import ENTRIES
 from bos_errors import BosError
+from bos_testkit.forked import ForkedProcess, forked_process
 from bos_testkit.waiting import eventually
 
 pytestmark = pytest.mark.process
@@ -27,23 +27,14 @@ PLACES = (
 
 
 @asynccontextmanager
-async def child(
-    starter: Starter, place: str
-) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, str(CHILD), starter.dsn, str(starter.folder), place),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    address = (await process.stdout.readline()).decode().strip()
-    try:
+async def child(starter: Starter, place: str) -> AsyncIterator[tuple[ForkedProcess, Caller]]:
+    program = (str(CHILD), starter.dsn, str(starter.folder), place)
+    forking = forked_process(*program, environment=os.environ, imported=["documents_harness"])
+    async with forking as process:
+        address = (await process.stdout.readline()).decode().strip()
         async with grpc.aio.insecure_channel(address) as channel:
             stub, telemetry = DocumentsServiceStub(channel), Telemetry.for_tests("child")
             yield process, Caller(stub, None, telemetry, starter.dsn, starter.folder)
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
 
 
 async def sent(dying: Caller) -> str:

@@ -22,7 +22,7 @@ from bos_testkit.agent_contract.subject import (
     ended,
     require,
 )
-from bos_testkit.processes import is_dead, running_process
+from bos_testkit.processes import forked_service, is_dead, running_process
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
@@ -143,9 +143,14 @@ async def shutdown_lets_steps_end(subject: Subject) -> None:
         "BOS_MODEL": "scripted",
         **subject.process.environment,
     }
-    command = (sys.executable, "-m", subject.process.module)
+    module = subject.process.module
+    command = (sys.executable, "-m", module)
     async with (
-        running_process(*command, settings=environment) as process,
+        (
+            forked_service(module, environment)
+            if subject.process.forked
+            else running_process(*command, settings=environment)
+        ) as process,
         connected(process.address) as agent,
         connected(process.address) as late,
     ):

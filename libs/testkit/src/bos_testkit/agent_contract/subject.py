@@ -61,6 +61,8 @@ class Process:
     module: str
     """What ``python -m`` runs."""
     environment: Mapping[str, str] = field(default_factory=dict)
+    forked: bool = False
+    """Whether it is forked from a process that has imported what agents of this repository do."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +188,7 @@ async def agent_subject(
             model=model,
             serve=serving(serve, settings, telemetry, models, **own),
             telemetry=telemetry,
-            process=Process(f"bos_{package or name}", environment or {}),
+            process=Process(f"bos_{package or name}", environment or {}, forked=True),
             proposing=proposing,
             performed=performed,
         )
