@@ -49,7 +49,7 @@ def unfound_numbers(answer: str, sources: Iterable[Any]) -> list[str]:
     """Numbers of ``answer`` that no source holds, as they are written, in order.
 
     A number is held if one of the sources' numbers, or that as a percentage, rounds to it. Small
-    whole numbers, years and what is no amount (module) are not checked; nothing is where the sources
+    whole numbers, years and what is no amount (module) are not checked; nothing is if the sources
     hold more numbers than are compared.
     """
     text = _NO_AMOUNTS.sub(lambda match: "\n" if "\n" in match[0] else " , ", answer)
