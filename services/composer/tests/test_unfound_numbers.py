@@ -78,6 +78,11 @@ def test_values_that_no_prompt_has_room_for_are_known() -> None:
     result = make.result(columns=["n", "value"], rows=rows, data={"deep": {"total": 31337}})
     text = "The last one is 149000447, the total 31,337 of 150 rows."
     assert unfound_numbers(text, shown_values([result])) == []
+    assert unfound_numbers("It is 5,555,555.", shown_values([result])) == ["5,555,555"]
+    assert unfound_numbers("It is 5,555,555.", [*shown_values([result]), [*range(20_001)]]) == []
+    result.table.rows[3].values.add().decimal_value = "none"
+    result.data.fields["day"].date_value.month = 13
+    assert unfound_numbers(text, shown_values([result])) == []
 
 
 async def test_the_note_follows_what_was_streamed(start: Callable[..., Any]) -> None:

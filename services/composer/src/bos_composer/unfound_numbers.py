@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from decimal import Decimal
 from typing import Any
 
 from bos.agent.v1 import AgentResult
-from bos_chassis.values import from_value_map, table_rows
+from bos.common.v1 import Value
+from bos_composer.numbers import plain
+from bos_composer.tables import is_number
 from bos_llm.numbers.check import KnownNumbers
 from bos_llm.numbers.reading import read_numbers
 
@@ -46,13 +49,16 @@ def unfound_numbers(answer: str, sources: Iterable[Any]) -> list[str]:
     """Numbers of ``answer`` that no source holds, as they are written, in order.
 
     A number is held if one of the sources' numbers, or that as a percentage, rounds to it. Small
-    whole numbers, years and what is no amount (module) are not checked.
+    whole numbers, years and what is no amount (module) are not checked; nothing is if the sources
+    hold more numbers than are compared.
     """
     text = _NO_AMOUNTS.sub(lambda match: "\n" if "\n" in match[0] else " , ", answer)
     checked = [each for each in read_numbers(text) if not each.may_be_year and not each.is_trivial]
     if not checked:
         return []
     known = KnownNumbers(sources)
+    if not known.are_complete:
+        return []
     return [each.written for each in checked if not known.hold_roughly(each)]
 
 
@@ -61,6 +67,17 @@ def shown_values(results: Iterable[AgentResult]) -> Iterator[Any]:
     for result in results:
         yield result.answer
         yield result.task_description
-        yield table_rows(result.table)
-        yield from_value_map(result.data)
-        yield [source.excerpt for source in result.sources]
+        yield len(result.table.rows)
+        yield len(result.table.columns)
+        # As text: a value that cannot be read must not prevent the answer.
+        yield from (_known(cell) for row in result.table.rows for cell in row.values)
+        yield from (_known(value) for value in result.data.fields.values())
+        yield from (source.excerpt for source in result.sources)
+
+
+def _known(value: Value) -> Decimal | str:
+    text = plain(value)
+    try:
+        return Decimal(text) if is_number(value) else text
+    except ArithmeticError:
+        return text

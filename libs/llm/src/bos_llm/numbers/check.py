@@ -22,6 +22,8 @@ class KnownNumbers:
     def __init__(self, sources: Iterable[Any]) -> None:
         numbers = (abs(number) for source in sources for number in _numbers_in(source))
         given = set(islice(numbers, _MAX_KNOWN))
+        self.are_complete = next(numbers, None) is None
+        """Whether no number of the sources was left out."""
         self._sorted = sorted(given | {number * 100 for number in given})
 
     def hold(self, number: Number) -> bool:
