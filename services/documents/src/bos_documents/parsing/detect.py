@@ -89,7 +89,7 @@ def detect(data: bytes, name: str, limits: ParsingLimits) -> str:
         return _office(Archive(data, limits))
     if b"%PDF-" in data[:1024] and not _looks_like_mail(data[:1024].decode("latin-1")):
         return PDF
-    text = decode(data)[0]
+    text = decode(data).text
     if not text.strip():
         raise DocumentRejected("DOCUMENT_EMPTY")
     return _text_type(text, name.lower())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import csv
 import io
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from bos_encodings import NotText, TextReading, read_text
 from bos_files.queries.headings import has_headings
 from bos_files.queries.limits import QueryLimits
 from bos_files.queries.rejections import FileRejected
@@ -19,13 +19,6 @@ from bos_files.queries.rejections import FileRejected
 _SEPARATORS: Final = (",", ";", "\t", "|")
 _SAMPLE_CHARS: Final = 256 * 1024
 _SAMPLE_ROWS: Final = 100
-_BOMS: Final = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +44,7 @@ def open_text(content: bytes, limits: QueryLimits) -> TextTable:
     Raises:
         FileRejected: it is no text, is empty, or has too many columns.
     """
-    text = decoded(content).lstrip("\r\n")
+    text = decoded(content).text.lstrip("\r\n")
     if not text.strip():
         raise FileRejected("it is empty")
     separator = _separator(text[:_SAMPLE_CHARS])
@@ -83,24 +76,16 @@ def write_rows(table: TextTable, limits: QueryLimits, path: Path) -> None:
             writer.writerow(row + [""] * (width - len(row)))
 
 
-def decoded(content: bytes) -> str:
-    """Return the text of a file: by its byte order mark, else UTF-8, else Windows-1252.
+def decoded(content: bytes) -> TextReading:
+    """Return the text of a file.
 
     Raises:
-        FileRejected: it holds characters that no text does.
+        FileRejected: it holds bytes that no text does.
     """
-    for mark, encoding in _BOMS:
-        if content.startswith(mark):
-            text = content[len(mark) :].decode(encoding, "replace")
-            break
-    else:
-        try:
-            text = content.decode("utf-8")
-        except UnicodeDecodeError:
-            text = content.decode("cp1252", "replace")
-    if "\0" in text:
-        raise FileRejected("it is not text")
-    return text
+    try:
+        return read_text(content)
+    except NotText:
+        raise FileRejected("it is not text") from None
 
 
 def _separator(sample: str) -> str:
