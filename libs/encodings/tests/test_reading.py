@@ -59,7 +59,7 @@ WITHOUT_MARK = [
     ("Artikel;Preis\nPumpe;5 €\n", "cp1252"),
     ("20°C ±2, “quoted” – naïve", "cp1252"),
     ("Łódź", "cp1250"),
-    # The line that tells stands behind the sample of 64 KiB.
+    # The only line beyond ASCII stands behind the sample of 64 KiB.
     ("-- plain ascii\n" * 5000 + "comment '资产公司名称'\n" * 3, "gb18030"),
     ("x\n" + f"{JAPANESE}\n" * 2000, "cp932"),
 ]

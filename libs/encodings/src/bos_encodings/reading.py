@@ -97,7 +97,7 @@ def read_text(data: bytes, *, declared: str = "") -> TextReading:
 
 
 def _declared(data: bytes, charset: str) -> TextReading | None:
-    """The text in its declared charset; None if that is unknown, ASCII, or does not fit."""
+    """The text in its declared charset; None if that is unknown, ASCII, or invalid for it."""
     label = re.sub(r"^iso[-_]?8859[-_]?", "iso8859-", charset.strip().strip("\"'").lower())
     label = label.partition(";")[0].strip().replace("_", "-")
     try:
@@ -171,7 +171,7 @@ def _damaged_utf8(data: bytes) -> TextReading | None:
 
 def _legacy(data: bytes) -> TextReading:
     """The most plausible text of those in encodings from before Unicode, with a note."""
-    codec = _likeliest(_telling(data))
+    codec = _likeliest(_beyond_ascii(data))
     shown = _shown(codec)
     note = (
         f"The text is not Unicode and was read as {shown}; if it looks garbled, save it as UTF-8."
@@ -179,7 +179,7 @@ def _legacy(data: bytes) -> TextReading:
     return TextReading(data.decode(codec, "replace"), shown, note)
 
 
-def _telling(data: bytes) -> bytes:
+def _beyond_ascii(data: bytes) -> bytes:
     """Lines with bytes beyond ASCII, up to the size of a sample; a long one in whole words."""
     kept: list[bytes] = []
     size = 0
