@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
 
-from bos_files.queries.columns import make_typed, quoted
 from bos_files.queries.names import column_names
+from bos_files.queries.reading.columns import make_typed, quoted
+from bos_files.queries.reading.text_files import open_text, write_rows
+from bos_files.queries.reading.totals import left_out_total
+from bos_files.queries.reading.workbooks import open_workbook
 from bos_files.queries.rejections import FileRejected
-from bos_files.queries.text_files import open_text, write_rows
-from bos_files.queries.totals import left_out_total
-from bos_files.queries.workbooks import open_workbook
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import python_calamine
 
-from bos_files.queries.headings import find_headings
 from bos_files.queries.limits import QueryLimits
+from bos_files.queries.reading.headings import find_headings
+from bos_files.queries.reading.workbook_parts import SheetParts, sheet_parts
 from bos_files.queries.rejections import FileRejected
-from bos_files.queries.workbook_parts import SheetParts, sheet_parts
 
 _MEMBERS: Final = 10_000
 _CELLS: Final = 20_000_000

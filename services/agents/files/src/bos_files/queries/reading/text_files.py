@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from bos_encodings import NotText, TextReading, read_text
-from bos_files.queries.headings import find_headings
 from bos_files.queries.limits import QueryLimits
+from bos_files.queries.reading.headings import find_headings
 from bos_files.queries.rejections import FileRejected
 
 _SEPARATORS: Final = (",", ";", "\t", "|")

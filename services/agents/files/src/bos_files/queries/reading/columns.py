@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from bos_files.queries.formats import (
+from bos_files.queries.reading.formats import (
     MEASURES,
     PATTERNS,
     READS,

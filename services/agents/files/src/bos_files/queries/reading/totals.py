@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from bos_files.queries.columns import quoted
+from bos_files.queries.reading.columns import quoted
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
