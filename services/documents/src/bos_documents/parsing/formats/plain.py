@@ -6,9 +6,11 @@ import csv
 import re
 from collections.abc import Iterator, Sequence
 
+from striprtf.striprtf import rtf_to_text
+
 from bos_documents.parsing.blocks import DocumentInfo
 from bos_documents.parsing.building import Blocks
-from bos_documents.parsing.detect import CSV, TEXT, TSV, delimiter
+from bos_documents.parsing.detect import CSV, RTF, TEXT, TSV, delimiter
 from bos_documents.parsing.formats.source import OnePage
 from bos_documents.parsing.limits import ParsingLimits
 from bos_documents.parsing.rejections import DocumentRejected
@@ -38,6 +40,19 @@ def open_table(data: bytes, limits: ParsingLimits, media_type: str) -> OnePage:
     blocks = Blocks(limits)
     blocks.table(list(_rows(reading.text, separator, limits)))
     return OnePage(DocumentInfo(media_type or CSV, 1, notes=notes_of(reading)), blocks.done)
+
+
+def open_rtf(data: bytes, limits: ParsingLimits) -> OnePage:
+    """Rich Text, by striprtf: its text without formats; pictures are left out."""
+    text = rtf_to_text(data.decode("latin-1"), errors="replace")  # type: ignore[no-untyped-call]
+    if not text.strip():
+        raise DocumentRejected("DOCUMENT_WITHOUT_TEXT")
+    notes = ("Tables of Rich Text are read as lines, their cells divided by bars.",)
+    paragraphs = text.replace("\n", "\n\n")
+    return OnePage(
+        DocumentInfo(RTF, 1, notes=notes if "|" in text else ()),
+        text_blocks(paragraphs, limits).done,
+    )
 
 
 def notes_of(reading: TextReading) -> tuple[str, ...]:
