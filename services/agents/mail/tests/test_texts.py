@@ -170,3 +170,92 @@ def test_of_html_nothing_is_read_that_is_not_shown() -> None:
     assert html_text("") == ""
     deep = "<div>" * 5000 + "x"
     assert "x" in html_text(deep)
+
+
+GREETING = "\u05e7\u05e0\u05e1 \u05d7\u05de\u05d9\u05e9\u05d4"
+
+
+def _alternatives(plain: str, rich: str, end: str = "--B--\r\n") -> bytes:
+    return (
+        "Content-Type: multipart/alternative; boundary=B\r\n\r\n"
+        f"--B\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n{plain}\r\n"
+        f"--B\r\nContent-Type: text/html; charset=utf-8\r\n\r\n{rich}\r\n{end}"
+    ).encode()
+
+
+def _plain(body: bytes, *parameters: str, more: str = "") -> bytes:
+    kind = "; ".join(("text/plain", *parameters))
+    return f"Content-Type: {kind}\r\n{more}\r\n".encode() + body
+
+
+BODIES = [
+    (_plain("Größe".encode("cp1252"), "charset=us-ascii"), "Größe"),
+    (_plain("Größe 5 €".encode()), "Größe 5 €"),
+    (b"\r\n" + "Größe".encode("cp1252"), "Größe"),
+    (_plain(GREETING.encode("cp1255"), "charset=iso-8859-8-i"), GREETING),
+    (_plain("违约金百分之五".encode("gbk"), "charset=windows-936"), "违约金百分之五"),
+    (_plain("Strafe fünf".encode(), "charset=unknown-8bit"), "Strafe fünf"),
+    (_plain(b"five percent", "charset=x-unknown"), "five percent"),
+    (_plain(b"plain ascii", "charset=ANSI_X3.4-1968"), "plain ascii"),
+    (_plain("Größe".encode(), 'charset="utf-8; format=flowed"'), "Größe"),
+    (_plain("\ufeffHello".encode(), "charset=utf-8"), "Hello"),
+    (_plain("橋の契約".encode("iso2022_jp"), "charset=iso-2022-jp"), "橋の契約"),
+    (_plain("Штраф пять процентов".encode("koi8_r")), "Штраф пять процентов"),
+    (_plain("위약금".encode("cp949"), "charset=ks_c_5601-1987"), "위약금"),
+    (
+        _plain(b"UGVuYWx0eSBma!XZl", more="Content-Transfer-Encoding: base64\r\n"),
+        "Penalty five",
+    ),
+    (_plain(b"One \r\nline.\r\n\r\nTwo.", "format=flowed"), "One line.\n\nTwo."),
+    (_plain("一行 \r\n目".encode(), "charset=utf-8", "format=flowed", "delsp=yes"), "一行目"),
+    (_plain(b"> cited \r\nown", "format=flowed"), "> cited own"),
+    (b"Content-Type: text/plain\n\nunix lines\n", "unix lines"),
+    (b"MIME-Version: 1.0\r\n", ""),
+    (_alternatives(" ", "<p>It is <b>five</b> percent.</p>"), "It is five percent."),
+    (_alternatives("Please use an HTML reader.", "<p>It is five.</p>"), "It is five."),
+    (_alternatives("请使用支持 HTML 的程序。", "<p>违约金百分之五</p>"), "违约金百分之五"),
+    (_alternatives("HTML is it, five.", "<p>It is five.</p>"), "HTML is it, five."),
+    (_alternatives("Plain text.", "<p>Rich</p>", end=""), "Plain text."),
+    (_alternatives("", "<table><tr><td>a</td><td>b</td></tr></table>c<br>d"), "a b\nc\nd"),
+]
+
+
+def test_body_is_what_a_mail_program_shows() -> None:
+    read = [(letter("id", parsed(content), 500).body, text) for content, text in BODIES]
+    assert [each for each in read if each[0] != each[1]] == []
+
+
+SUBJECTS = [
+    (b"=?unknown-8bit?Q?Gr=FC=DFe?= =?utf-8?B?w?=", "Grüße"),
+    (b"=?utf-8?B?5ZCI5Q==?= =?utf-8?B?kIw=?=", "合同"),
+    ("Grüße".encode("cp1252"), "Grüße"),
+    (b"=?gb2312?B?os6hog==?= x", "⑽、 x"),
+    (b"Re: =?x-nowhere?Q?=D8=F2=F0=E0=F4_=EF=FF=F2=FC?=", "Re: Штраф пять"),
+    (b"a =?= b", "a =?= b"),
+]
+
+
+def test_subject_is_what_a_mail_program_shows() -> None:
+    read = [
+        (letter("i", parsed(b"Subject: " + raw + b"\r\n\r\n"), 9).subject, t) for raw, t in SUBJECTS
+    ]
+    assert [each for each in read if each[0] != each[1]] == []
+
+
+def test_mails_and_files_within_a_mail_are_listed_and_mails_are_read() -> None:
+    inner = "From: c@x.example\r\nSubject: =?utf-8?B?5ZCI5ZCM?=\r\n\r\nFünf\r\n".encode()
+    head = b"Content-Type: multipart/mixed; boundary=B\r\n\r\n--B\r\n\r\nSee below.\r\n--B\r\n"
+    found = letter(
+        "id", parsed(head + b"Content-Type: message/rfc822\r\n\r\n" + inner + b"--B--\r\n"), 500
+    )
+    assert found.body == "See below.\n\nFrom: c@x.example\nSubject: 合同\n\nFünf"
+    assert [each[:2] for each in found.attachments] == [("合同.eml", "message/rfc822")]
+    found = letter("id", parsed(_plain(b"Hello\r\nbegin 644 a.txt\r\n#0V%T\r\n`\r\nend\r\n")), 500)
+    assert (found.body, found.attachments) == ("Hello", (("a.txt", "application/octet-stream", 3),))
+
+
+def test_text_whose_charset_is_guessed_is_noted() -> None:
+    found = letter("id", parsed(_plain("Штраф пять процентов".encode("koi8_r"))), 500)
+    assert "was read as KOI8-R" in found.notes[0]
+    assert found.as_data()["notes"] == list(found.notes)
+    assert "notes" not in letter("id", parsed(_plain(b"x")), 500).as_data()

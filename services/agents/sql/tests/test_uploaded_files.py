@@ -78,6 +78,15 @@ async def found(task: str, envelope: dict[str, Any] | None = None) -> list[str] 
         ("Rows of plan_2025_old in my files", ["plan_2025_old"]),
         ("How many rows do the files that I uploaded have?", list(FILES)),
         ("Average price in the file", list(FILES)),
+        ("Summe der Beträge in der hochgeladenen Datei sales.csv", ["sales"]),
+        ("Wie viele Zeilen haben meine Dateien?", list(FILES)),
+        ("Combien de lignes dans le fichier sales.csv ?", ["sales"]),
+        ("Suma de importes del archivo customers.parquet", ["customers"]),
+        ("Сколько строк в файле sales.csv?", ["sales"]),
+        ("我上传的文件里有多少行？", list(FILES)),
+        ("sales.csv的总金额是多少？", ["sales"]),
+        ("アップロードしたファイルの合計は？", list(FILES)),
+        ("업로드한 파일의 합계는?", list(FILES)),
     ],
 )
 async def test_task_about_files_reads_those_that_it_names(task: str, tables: list[str]) -> None:
@@ -94,6 +103,8 @@ async def test_task_about_files_reads_those_that_it_names(task: str, tables: lis
         "Save it as 'sales.csv'",
         "How many customers have a data sheet?",
         "Is there an invoice in contract.pdf?",
+        "Speichere die Kunden als Datei sales.csv",
+        "把客户导出到文件 sales.csv",
     ],
 )
 async def test_task_that_makes_a_file_reads_the_database(task: str) -> None:
@@ -117,6 +128,10 @@ def test_other_tasks_do_not_even_look_at_files(task: str) -> None:
     ("task", "said"),
     [
         ("Sum of the amounts in sales_2030.csv", "'sales_2030.csv'. Uploaded and readable"),
+        ("Rows of legacy.json", "'legacy.json' cannot be read as a table. Save it as CSV or XLSX"),
+        ("Wie viele Zeilen hat die Datei in alt.mdb?", "'alt.mdb' cannot be read as a table"),
+        ("统计数据.json里有多少行？", "json' cannot be read as a table"),
+        ("Summe aus umsatz.xls", "There is no uploaded file 'umsatz.xls'"),
         ("Rows of broken.csv", "'broken.csv' cannot be read as a table: it has no rows"),
     ],
 )

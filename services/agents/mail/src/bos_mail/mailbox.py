@@ -68,6 +68,8 @@ class Letter:
     """Name, media type and bytes of each."""
     message_id: str
     references: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    """What is in doubt of how the text was decoded."""
 
     def as_data(self) -> dict[str, Any]:
         """Fields of the step's data."""
@@ -85,6 +87,7 @@ class Letter:
                 for name, kind, size in self.attachments
             ],
             "message_id": self.message_id,
+            **({"notes": list(self.notes)} if self.notes else {}),
         }
 
 

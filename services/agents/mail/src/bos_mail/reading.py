@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from selectolax.lexbor import LexborHTMLParser
 
+from bos_encodings.mail import header_text, part_text
 from bos_mail.mailbox import Letter, Listed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from email.message import EmailMessage
 
 _MAX_HEADER_CHARS: Final = 500
@@ -24,6 +26,15 @@ _REFERENCE: Final = re.compile(r"<[^<>\s]{1,250}>")
 _UNSEEN: Final = frozenset({"Cf", "Cc", "Co", "Cn", "Cs", "Zl", "Zp"})
 _BLANK: Final = re.compile(r"[ \t]+")
 _MANY_LINES: Final = re.compile(r"\n{3,}")
+_UUENCODED: Final = re.compile(
+    r"^begin [0-7]{3,4} (?P<name>[^\n]{1,200})\n(?P<lines>(?:[ -`]{1,62}\n)*)end$", re.MULTILINE
+)
+_PLACEHOLDER_CHARS: Final = 300
+_LINES: Final = "p, div, br, li, tr, table, blockquote, pre, hr, h1, h2, h3, h4, h5, h6"
+"""Elements of HTML before and after which a line ends."""
+_BREAK: Final = "\x1e"
+_BROKEN: Final = (LookupError, ValueError, AttributeError, TypeError, IndexError)
+"""What the parser of the standard library raises for damaged structures and headers."""
 
 
 def parsed(content: bytes) -> EmailMessage:
@@ -33,7 +44,7 @@ def parsed(content: bytes) -> EmailMessage:
 
 def listed(id: str, message: EmailMessage) -> Listed:
     """A message as lists show it."""
-    body, _ = body_text(message, _SNIPPET_CHARS * 4)
+    body, _, _ = body_text(message, _SNIPPET_CHARS * 4)
     return Listed(
         id=id,
         sender=header(message, "From"),
@@ -45,7 +56,7 @@ def listed(id: str, message: EmailMessage) -> Listed:
 
 def letter(id: str, message: EmailMessage, max_chars: int) -> Letter:
     """A message with its text, of at most ``max_chars`` characters."""
-    body, is_cut = body_text(message, max_chars)
+    body, is_cut, notes = body_text(message, max_chars)
     return Letter(
         id=id,
         sender=header(message, "From"),
@@ -57,14 +68,15 @@ def letter(id: str, message: EmailMessage, max_chars: int) -> Letter:
         body=body,
         is_cut=is_cut,
         attachments=_attachments(message),
-        message_id=next(iter(_REFERENCE.findall(_raw(message, "Message-ID"))), ""),
-        references=tuple(_REFERENCE.findall(_raw(message, "References"))[-_MAX_LISTED:]),
+        message_id=next(iter(_REFERENCE.findall(header_text(message, "Message-ID"))), ""),
+        references=tuple(_REFERENCE.findall(header_text(message, "References"))[-_MAX_LISTED:]),
+        notes=notes,
     )
 
 
 def header(message: EmailMessage, name: str) -> str:
     """A header on one line, without characters that are not seen."""
-    return seen(_raw(message, name))[:_MAX_HEADER_CHARS]
+    return seen(header_text(message, name))[:_MAX_HEADER_CHARS]
 
 
 def seen(text: str) -> str:
@@ -73,20 +85,62 @@ def seen(text: str) -> str:
     return " ".join("".join(visible).split())
 
 
-def body_text(message: EmailMessage, max_chars: int) -> tuple[str, bool]:
-    """The text of a message, plain preferred, and whether there is more of it."""
-    try:
-        part = message.get_body(preferencelist=("plain", "html"))
-        content = part.get_content() if part is not None else ""
-    except (LookupError, ValueError, AttributeError, KeyError, TypeError):
-        part, content = None, ""  # a character set that there is not, a damaged structure
-    if not isinstance(content, str):
-        content = ""
-    if part is not None and part.get_content_subtype() == "html":
-        content = html_text(content)
-    lines = (_BLANK.sub(" ", _visible_line(line)).strip() for line in content.splitlines())
+def body_text(message: EmailMessage, max_chars: int) -> tuple[str, bool, tuple[str, ...]]:
+    """The text of a message, whether there is more of it, and notes on how it was decoded.
+
+    Plain text is preferred, unless it says nothing of what the HTML beside it says. The text of
+    mails in it follows under their senders and subjects.
+    """
+    body, note = _body(message)
+    texts = [_UUENCODED.sub("", body)]
+    for mail in _mails(message):
+        named = {name: header(mail, name) for name in ("From", "Date", "Subject")}
+        heads = [f"{name}: {value}" for name, value in named.items() if value]
+        texts.append("\n".join([*heads, "", _body(mail)[0]]))
+    raw = "\n\n".join(texts).splitlines()
+    lines = (_BLANK.sub(" ", _visible_line(line)).strip() for line in raw)
     text = _MANY_LINES.sub("\n\n", "\n".join(lines)).strip()
-    return text[:max_chars], len(text) > max_chars
+    return text[:max_chars], len(text) > max_chars, (note,) if note else ()
+
+
+def _body(message: EmailMessage) -> tuple[str, str]:
+    """The text of a message without its attachments, and the note on its encoding."""
+    found = {}
+    for kind in ("plain", "html"):
+        try:
+            part = message.get_body(preferencelist=(kind,))
+        except _BROKEN:
+            part = None  # a damaged structure
+        if part is not None:
+            found[kind] = part_text(part)
+    plain, rich = found.get("plain"), found.get("html")
+    if rich is not None:
+        shown = html_text(rich.text)
+        if plain is None or _is_placeholder(plain.text, shown):
+            return shown, rich.note
+    return (plain.text.replace("\r\n", "\n"), plain.note) if plain else ("", "")
+
+
+def _is_placeholder(plain: str, shown: str) -> bool:
+    """Whether a plain text is empty, or short and without the words of the HTML."""
+    if not plain.strip():
+        return True
+    words = set(shown.casefold().split())
+    missing = words.difference(plain.casefold().split())
+    # In any language it names what the reader's program cannot show.
+    says_html = len(plain) < _PLACEHOLDER_CHARS and "html" in plain.casefold()
+    return says_html and len(missing) > 0.7 * len(words)
+
+
+def _mails(message: EmailMessage) -> Iterator[EmailMessage]:
+    """Mails that are attached to the message, not those within them."""
+    try:
+        parts = list(message.iter_attachments())[:_MAX_LISTED]
+    except _BROKEN:
+        return
+    for part in parts:
+        if part.get_content_type() == "message/rfc822" and part.is_multipart():
+            yield part.get_payload(0)  # type: ignore[misc]
 
 
 def html_text(content: str) -> str:
@@ -95,31 +149,32 @@ def html_text(content: str) -> str:
     for node in tree.css("script, style, head, template, [hidden], [style*='display:none']"):
         node.decompose()
     root = tree.body or tree.root
-    return "" if root is None else root.text(separator="\n")
+    if root is None:
+        return ""
+    for node in root.css(_LINES):
+        node.insert_before(_BREAK)
+        node.insert_after(_BREAK)
+    for node in root.css("td, th"):
+        node.insert_after(" ")
+    lines = (" ".join(line.split()) for line in root.text().split(_BREAK))
+    return "\n".join(line for line in lines if line)
 
 
 def _visible_line(line: str) -> str:
     return "".join(" " if c == "\t" or unicodedata.category(c) in _UNSEEN else c for c in line)
 
 
-def _raw(message: EmailMessage, name: str) -> str:
-    try:
-        return str(message[name] or "")
-    except (LookupError, ValueError, AttributeError, IndexError, TypeError):
-        return ""  # headers of others can make the parser fail
-
-
 def _addresses(message: EmailMessage, name: str) -> tuple[str, ...]:
     try:
         found = message[name].addresses if message[name] is not None else ()
         return tuple(seen(str(each)) for each in found[:_MAX_LISTED])
-    except (LookupError, ValueError, AttributeError, IndexError, TypeError):
+    except _BROKEN:
         return ()
 
 
 def _date(message: EmailMessage) -> str:
     try:
-        return parsedate_to_datetime(_raw(message, "Date")).isoformat()
+        return parsedate_to_datetime(header_text(message, "Date")).isoformat()
     except (ValueError, TypeError, OverflowError):
         return ""
 
@@ -128,11 +183,23 @@ def _attachments(message: EmailMessage) -> tuple[tuple[str, str, int], ...]:
     found = []
     try:
         for part in message.iter_attachments():
-            content = part.get_payload(decode=True)
-            size = len(content) if isinstance(content, bytes) else 0
-            found.append((seen(part.get_filename() or "")[:200], part.get_content_type(), size))
+            found.append(_attachment(part))
             if len(found) == _MAX_LISTED:
                 break
-    except (LookupError, ValueError, AttributeError, TypeError, KeyError):
+    except _BROKEN:
         pass  # a damaged structure: what was found so far
-    return tuple(found)
+    for each in _UUENCODED.finditer(_body(message)[0]):
+        size = sum((ord(line[0]) - 32) & 63 for line in each["lines"].splitlines())
+        found.append((seen(each["name"])[:200], "application/octet-stream", size))
+    return tuple(found[:_MAX_LISTED])
+
+
+def _attachment(part: EmailMessage) -> tuple[str, str, int]:
+    """Name, media type and bytes."""
+    name, kind = seen(part.get_filename() or ""), part.get_content_type()
+    if kind == "message/rfc822" and part.is_multipart():
+        mail: EmailMessage = part.get_payload(0)  # type: ignore[assignment]
+        name = name or f"{header(mail, 'Subject') or 'mail'}.eml"
+        return name[:200], kind, len(bytes(mail))
+    content = part.get_payload(decode=True)
+    return name[:200], kind, len(content) if isinstance(content, bytes) else 0

@@ -15,6 +15,12 @@ PDF = "application/pdf"
 DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 PPTX = "application/vnd.openxmlformats-officedocument.presentationml.presentation"
 XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+XLS = "application/vnd.ms-excel"
+XLSB = "application/vnd.ms-excel.sheet.binary.macroenabled.12"
+RTF = "application/rtf"
+ODS = "application/vnd.oasis.opendocument.spreadsheet"
+ODT = "application/vnd.oasis.opendocument.text"
+EPUB = "application/epub+zip"
 CSV = "text/csv"
 TSV = "text/tab-separated-values"
 HTML = "text/html"
@@ -42,7 +48,6 @@ _REFUSED: tuple[tuple[bytes, str], ...] = (
     (b"PK\x05\x06", _PACKED),
     (b"\x7fELF", _PROGRAM),
     (b"MZ", _PROGRAM),
-    (b"{\\rtf", "Rich Text is not read; save it as .docx."),
     (b"%!PS", "PostScript is not read; save it as PDF."),
     (b"SQLite format 3", "Databases are not documents; export a table as CSV."),
 )
@@ -84,24 +89,38 @@ def detect(data: bytes, name: str, limits: ParsingLimits) -> str:
         if data.startswith(magic):
             raise DocumentRejected("DOCUMENT_TYPE_UNSUPPORTED", message)
     if data.startswith(_OLE):
-        _refuse_ole(data)
+        return _ole(data)
+    if data.startswith(b"{\\rtf"):
+        return RTF
     if data.startswith(b"PK\x03\x04"):
         return _office(Archive(data, limits))
     if b"%PDF-" in data[:1024] and not _looks_like_mail(data[:1024].decode("latin-1")):
         return PDF
-    text = decode(data)[0]
+    text = decode(data).text
     if not text.strip():
         raise DocumentRejected("DOCUMENT_EMPTY")
     return _text_type(text, name.lower())
 
 
-def _refuse_ole(data: bytes) -> None:
-    if "EncryptedPackage".encode("utf-16-le") in data:
+def _ole(data: bytes) -> str:
+    """XLS; files of other programs of Office 97 to 2003 are refused by what helps."""
+
+    def has(stream: str) -> bool:
+        return stream.encode("utf-16-le") in data
+
+    if has("EncryptedPackage"):
         raise DocumentRejected("DOCUMENT_ENCRYPTED")
-    raise DocumentRejected(
-        "DOCUMENT_TYPE_UNSUPPORTED",
-        "Files of Office 97 to 2003 are not read; save it as .docx, .xlsx or .pptx.",
-    )
+    if has("__properties_version1.0"):
+        message = "Mails of Outlook are not read; save it as .eml."
+    elif has("WordDocument"):
+        message = "Files of Word 97 to 2003 are not read; save it as .docx."
+    elif has("PowerPoint Document"):
+        message = "Files of PowerPoint 97 to 2003 are not read; save it as .pptx."
+    elif has("Workbook") or has("Book"):
+        return XLS
+    else:
+        message = "Files of Office 97 to 2003 are not read; save it as .docx, .xlsx or .pptx."
+    raise DocumentRejected("DOCUMENT_TYPE_UNSUPPORTED", message)
 
 
 def _office(archive: Archive) -> str:
@@ -109,11 +128,14 @@ def _office(archive: Archive) -> str:
         if name in archive.names:
             return media_type
     if "xl/workbook.bin" in archive.names:
-        raise DocumentRejected("DOCUMENT_TYPE_UNSUPPORTED", "Save the workbook as .xlsx.")
-    if archive.read("mimetype").startswith(b"application/vnd.oasis.opendocument"):
+        return XLSB
+    kind = archive.read("mimetype").strip().decode("ascii", "replace")
+    if kind in (ODS, ODT, EPUB):
+        return kind
+    if kind.startswith("application/vnd.oasis.opendocument"):
         raise DocumentRejected(
             "DOCUMENT_TYPE_UNSUPPORTED",
-            "OpenDocument files are not read; save it as .docx, .xlsx or .pptx, or as PDF.",
+            "Of OpenDocument, texts and spreadsheets are read; save this file as .pptx or PDF.",
         )
     raise DocumentRejected("DOCUMENT_TYPE_UNSUPPORTED", _PACKED)
 

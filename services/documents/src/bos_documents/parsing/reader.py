@@ -9,8 +9,10 @@ from bos_documents.parsing.formats.docx import open_docx
 from bos_documents.parsing.formats.eml import Mail
 from bos_documents.parsing.formats.html import open_html
 from bos_documents.parsing.formats.markdown import open_markdown
+from bos_documents.parsing.formats.old_workbooks import OldWorkbook
+from bos_documents.parsing.formats.open_text import Epub, open_odt
 from bos_documents.parsing.formats.pdf import Pdf
-from bos_documents.parsing.formats.plain import open_table, open_text
+from bos_documents.parsing.formats.plain import open_rtf, open_table, open_text
 from bos_documents.parsing.formats.pptx import Slides
 from bos_documents.parsing.formats.source import Source
 from bos_documents.parsing.formats.xlsx import Workbook
@@ -45,6 +47,14 @@ def _open(media_type: str, data: bytes, limits: ParsingLimits) -> Source:
             return Slides(data, limits)
         case detect.XLSX:
             return Workbook(data, limits)
+        case detect.XLS | detect.XLSB | detect.ODS:
+            return OldWorkbook(data, limits, media_type)
+        case detect.RTF:
+            return open_rtf(data, limits)
+        case detect.ODT:
+            return open_odt(data, limits)
+        case detect.EPUB:
+            return Epub(data, limits)
         case detect.HTML:
             return open_html(data, limits)
         case detect.MARKDOWN:

@@ -6,7 +6,8 @@ REASONS: dict[str, str] = {
     "DOCUMENT_EMPTY": "The file is empty.",
     "DOCUMENT_WITHOUT_TEXT": "The file holds no text.",
     "DOCUMENT_TYPE_UNSUPPORTED": (
-        "This kind of file cannot be read; upload PDF, DOCX, PPTX, XLSX, CSV, HTML, MD, TXT or EML."
+        "This kind of file cannot be read; upload PDF, DOCX, PPTX, XLSX, XLS, "
+        "ODT, ODS, EPUB, RTF, CSV, HTML, MD, TXT or EML."
     ),
     "DOCUMENT_ENCRYPTED": "The file is protected by a password; remove it and upload again.",
     "DOCUMENT_DAMAGED": "The file is damaged or cut off; save it anew and upload again.",

@@ -2,44 +2,15 @@
 
 from __future__ import annotations
 
-import codecs
 import re
 import unicodedata
 from collections.abc import Iterable
-from typing import Final
-
-import charset_normalizer
 
 from bos_documents.parsing.rejections import DocumentRejected
+from bos_encodings import NotText, TextReading, read_text
 
 MAX_PARAGRAPH = 64 * 1024
 MAX_TITLE = 300
-_MARKS: Final = (
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
-_UTF_16: Final = ("utf_16_le", "utf_16_be")
-LEGACY: Final = {
-    "cp1252": "Windows-1252",
-    "cp1250": "Windows-1250",
-    "cp1251": "Windows-1251",
-    "koi8_r": "KOI8-R",
-    "cp866": "CP866",
-    "cp1253": "Windows-1253",
-    "cp1255": "Windows-1255",
-    "cp1256": "Windows-1256",
-    "cp932": "Shift JIS",
-    "euc_jp": "EUC-JP",
-    "gb18030": "GB 18030",
-    "big5": "Big5",
-    "cp949": "EUC-KR",
-}
-"""Encodings that files had before Unicode: codec and name; supersets stand for what they hold."""
-_SAMPLE_BYTES: Final = 64 * 1024
-_TEXT_CONTROLS: Final = frozenset((9, 10, 11, 12, 13, 27))
 _HYPHENS = "\x02\ufffe\u00ad"
 
 
@@ -145,49 +116,17 @@ def heading_level(line: str) -> int:
     return 0
 
 
-def decode(data: bytes) -> tuple[str, str]:
-    """Text of ``data``, and the encoding it was read in.
+def decode(data: bytes, declared: str = "") -> TextReading:
+    """Text of ``data``, its encoding, and a note where that is in doubt.
 
-    A byte order mark decides, then UTF-8 if it fits. Else the encoding is guessed from the first
-    64 KiB: UTF-16 where there are zero bytes, and otherwise one of the encodings that files had
-    before Unicode. What fits none of them is read as Windows-1252, with signs for what it lacks.
+    Args:
+        data: A text in any encoding.
+        declared: Charset that the document declares.
 
     Raises:
         DocumentRejected: The bytes are no text.
     """
-    for mark, name in _MARKS:
-        if data.startswith(mark):
-            return data.decode(name, "replace"), name
-    sample = data[:_SAMPLE_BYTES]
-    if b"\0" in sample:
-        if name := _guessed(sample[: len(sample) // 2 * 2], _UTF_16):
-            return data.decode(name, "replace"), name
-        raise DocumentRejected("DOCUMENT_TYPE_UNSUPPORTED")
-    controls = sum(byte < 32 and byte not in _TEXT_CONTROLS for byte in sample)
-    if controls > max(2, len(sample) // 100):
-        raise DocumentRejected("DOCUMENT_TYPE_UNSUPPORTED")
     try:
-        return data.decode("utf-8"), "utf-8"
-    except UnicodeDecodeError:
-        name = _guessed(_whole_lines(sample, data), tuple(LEGACY)) or "cp1252"
-        return data.decode(name, "replace"), name
-
-
-def _whole_lines(sample: bytes, data: bytes) -> bytes:
-    """The sample without its last line, which may end within a character."""
-    end = sample.rfind(b"\n")
-    return sample if len(sample) == len(data) or end < 0 else sample[:end]
-
-
-def _guessed(sample: bytes, among: tuple[str, ...]) -> str:
-    """The likeliest encoding of those given, of equally likely ones the first; empty for none."""
-    matches = charset_normalizer.from_bytes(
-        sample, cp_isolation=list(among), preemptive_behaviour=False, enable_fallback=False
-    )
-    ranked = [
-        (match.chaos, -match.coherence, among.index(name))
-        for match in matches
-        for name in match.could_be_from_charset
-        if name in among
-    ]
-    return among[min(ranked)[2]] if ranked else ""
+        return read_text(data, declared=declared)
+    except NotText as error:
+        raise DocumentRejected("DOCUMENT_TYPE_UNSUPPORTED") from error

@@ -86,6 +86,7 @@ class FileTableServicer(FileTableServiceServicer):
                         for each in table.columns
                     ],
                     row_count=table.rows,
+                    notes=table.notes,
                 )
                 for table in tables
             ],

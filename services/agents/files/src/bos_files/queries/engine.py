@@ -38,7 +38,11 @@ _REPLY_FACTOR: Final = 4
 """How much longer a reply may be than the values in it: escapes, and names of types."""
 _REPLY_BYTES: Final = 4 * 1024 * 1024
 
-KINDS: Final = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".xlsx": "xlsx"}
+KINDS: Final = {
+    **dict.fromkeys((".csv", ".tsv", ".tab"), "csv"),
+    ".parquet": "parquet",
+    **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), "workbook"),
+}
 """Kinds of files that become tables, by the end of their name."""
 
 
@@ -60,7 +64,7 @@ class TableFile:
 
     @property
     def kind(self) -> str:
-        """csv, parquet or xlsx; empty for a file that cannot become a table."""
+        """csv, parquet or workbook; empty for a file that cannot become a table."""
         return KINDS.get(os.path.splitext(self.name)[1].lower(), "")
 
 
@@ -75,13 +79,14 @@ class FileColumn:
 
 @dataclass(frozen=True, slots=True)
 class FileTable:
-    """A table: its name, source and columns."""
+    """A table: its name, source and columns, and notes on how it was read."""
 
     name: str
     file: str
     sheet: str
     columns: tuple[FileColumn, ...]
     rows: int
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +148,7 @@ class QueryEngine:
                 sheet["sheet"],
                 tuple(FileColumn(*column) for column in sheet["columns"]),
                 sheet["rows"],
+                tuple(sheet["notes"]),
             )
             for file, sheets in sorted(found.items())
             for place, sheet in enumerate(sheets)

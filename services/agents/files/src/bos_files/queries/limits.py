@@ -39,6 +39,6 @@ class QueryLimits:
     max_query_bytes: int = 60 * _MIB
     max_unpacked_bytes: int = 256 * _MIB
     max_row_bytes: int = _MIB
-    max_file_columns: int = 500
+    max_file_columns: int = 1_000
     max_file_rows: int = 2_000_000
     max_sheets: int = 50

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
 
-from bos_files.queries.columns import make_typed, quoted
 from bos_files.queries.names import column_names
+from bos_files.queries.reading.columns import make_typed, quoted
+from bos_files.queries.reading.text_files import open_text, write_rows
+from bos_files.queries.reading.totals import left_out_total
+from bos_files.queries.reading.workbooks import open_workbook
 from bos_files.queries.rejections import FileRejected
-from bos_files.queries.text_files import open_text, write_rows
-from bos_files.queries.workbooks import open_workbook
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 _RAW: Final = "bos raw"
 _ROWS_AT_ONCE: Final = 2_000
 _MAX_TITLE_CHARS: Final = 200
+_MAX_NOTES: Final = 12
+_MAX_NOTE_CHARS: Final = 300
 _PLAIN: Final = (
     "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT",
     "UINTEGER", "UBIGINT", "FLOAT", "DOUBLE", "DECIMAL", "VARCHAR", "DATE", "TIME", "TIMESTAMP",
@@ -41,11 +44,13 @@ class LoadedTable:
         sheet: title of the sheet; empty for a file that has none.
         columns: name, type and heading of each column.
         rows: how many there are.
+        notes: what a reader should know of how the file was read.
     """
 
     sheet: str
     columns: list[tuple[str, str, str]]
     rows: int
+    notes: list[str]
 
 
 class Loader:
@@ -65,7 +70,7 @@ class Loader:
 
         Args:
             content: The file.
-            kind: csv, parquet or xlsx.
+            kind: csv, parquet or workbook.
             targets: Names of its tables, in the order of its sheets; None: to be described alone.
 
         Raises:
@@ -73,7 +78,7 @@ class Loader:
         """
         if len(content) > self._limits.max_file_bytes:
             raise FileRejected(f"it is larger than {self._limits.max_file_bytes} bytes")
-        if kind == "xlsx":
+        if kind == "workbook":
             return self._load_workbook(content, targets)
         target = targets[0] if targets else "bos described"
         if kind == "parquet":
@@ -82,10 +87,10 @@ class Loader:
 
     def _load_text(self, content: bytes, target: str) -> LoadedTable:
         table = open_text(content, self._limits)
-        columns = {f"c{place}": "VARCHAR" for place in range(1, len(table.titles) + 1)}
         with _folder() as folder:
             path = folder / "rows"
-            write_rows(table, self._limits, path)
+            table = write_rows(table, self._limits, path)
+            columns = {f"c{place}": "VARCHAR" for place in range(1, len(table.titles) + 1)}
             self._connection.execute(
                 # Names in statements are quoted, or our own.
                 f"CREATE TABLE {quoted(_RAW)} AS SELECT * FROM read_csv(?, auto_detect = false,"  # noqa: S608
@@ -93,7 +98,7 @@ class Loader:
                 " new_line = '\\n', parallel = false, max_line_size = ?)",
                 [str(path), columns, self._longest_line(len(columns))],
             )
-        return self._typed(_RAW, target, "", table.titles)
+        return self._typed(_RAW, target, "", table.titles, table.notes)
 
     def _longest_line(self, columns: int) -> int:
         """Bytes of the longest row that may be written for DuckDB, which refuses longer ones."""
@@ -124,7 +129,7 @@ class Loader:
             raise
         except duckdb.Error:
             raise FileRejected("it is no Parquet file, or damaged") from None
-        return self._described(target, "", titles)
+        return self._described(target, "", titles, [])
 
     def _load_workbook(self, content: bytes, targets: Sequence[str] | None) -> list[LoadedTable]:
         sheets = open_workbook(content, self._limits)
@@ -136,7 +141,7 @@ class Loader:
             columns = ", ".join(f"c{at} VARCHAR" for at in range(1, len(sheet.titles) + 1))
             self._connection.execute(f"CREATE TABLE {quoted(_RAW)} ({columns})")
             self._insert(sheet.rows, len(sheet.titles))
-            loaded.append(self._typed(_RAW, target, sheet.title, sheet.titles))
+            loaded.append(self._typed(_RAW, target, sheet.title, sheet.titles, sheet.notes))
         return loaded
 
     def _insert(self, rows: Sequence[Sequence[str | None]], width: int) -> None:
@@ -148,12 +153,22 @@ class Loader:
                 [[row[at] for row in part] for at in range(width)],
             )
 
-    def _typed(self, source: str, target: str, sheet: str, titles: Sequence[str]) -> LoadedTable:
-        make_typed(self._connection, source, target, column_names(titles))
+    def _typed(
+        self,
+        source: str,
+        target: str,
+        sheet: str,
+        titles: Sequence[str],
+        notes: Sequence[str],
+    ) -> LoadedTable:
+        found = make_typed(self._connection, source, target, column_names(titles))
         self._connection.execute(f"DROP TABLE {quoted(source)}")
-        return self._described(target, sheet, titles)
+        total = left_out_total(self._connection, target)
+        return self._described(target, sheet, titles, [*notes, *found, *total])
 
-    def _described(self, target: str, sheet: str, titles: Sequence[str]) -> LoadedTable:
+    def _described(
+        self, target: str, sheet: str, titles: Sequence[str], notes: Sequence[str]
+    ) -> LoadedTable:
         found: list[tuple[Any, ...]] = self._connection.execute(
             f"DESCRIBE {quoted(target)}"
         ).fetchall()
@@ -166,7 +181,8 @@ class Loader:
             (str(name), str(kind), title[:_MAX_TITLE_CHARS])
             for (name, kind, *_), title in zip(found, titles, strict=True)
         ]
-        return LoadedTable(sheet[:_MAX_TITLE_CHARS], columns, count)
+        notes = [note[:_MAX_NOTE_CHARS] for note in notes[:_MAX_NOTES]]
+        return LoadedTable(sheet[:_MAX_TITLE_CHARS], columns, count, notes)
 
 
 def _flat(title: str, kind: str) -> str:

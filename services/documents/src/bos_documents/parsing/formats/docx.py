@@ -1,10 +1,12 @@
 """DOCX: paragraphs, headings by style, lists, tables and footnotes, in the order of the text.
 
-Tracked changes are read as if accepted. Hidden text, comments, headers and footers are left out.
+Tracked changes are read as if accepted. Headers stand before the text and footers behind it, each
+text once. Hidden text and comments are left out.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,7 @@ from bos_documents.parsing.blocks import DocumentInfo
 from bos_documents.parsing.building import Blocks
 from bos_documents.parsing.detect import DOCX
 from bos_documents.parsing.formats.office import left_out, metadata
+from bos_documents.parsing.formats.omml import M, linear
 from bos_documents.parsing.formats.source import OnePage
 from bos_documents.parsing.rejections import DocumentRejected
 from bos_documents.parsing.text import heading_level, one_line
@@ -30,6 +33,14 @@ _P, _TBL, _R, _T = f"{_W}p", f"{_W}tbl", f"{_W}r", f"{_W}t"
 _DELETED = {f"{_W}del", f"{_W}moveFrom", f"{_W}delText", f"{_W}delInstrText", f"{_W}instrText"}
 _OFF = {"0", "false", "off", "none"}
 _MAX_DEPTH = 60
+_GREEK = dict(zip(b"abgdezhqiklmnxoprstufcyw", "αβγδεζηθικλμνξοπρστυφχψω", strict=True)) | {
+    **dict(zip(b"ABGDEZHQIKLMNXOPRSTUFCYW", "ΑΒΓΔΕΖΗΘΙΚΛΜΝΞΟΠΡΣΤΥΦΧΨΩ", strict=True)),
+    **{0xA3: "≤", 0xB3: "≥", 0xB1: "±", 0xB4: "×", 0xB9: "≠", 0xBB: "≈", 0xA5: "∞", 0xB7: "•"},
+    **{0xAE: "→", 0xE5: "∑", 0xF2: "∫", 0xD6: "√", 0xB0: "°", 0xC5: "⊕", 0xCE: "∈"},
+}
+"""Of Adobe's Symbol, by its encoding vector."""
+_PICTURES = {0xFC: "✓", 0xFB: "✗", 0xFE: "☑", 0xFD: "☒", 0xA8: "☐", 0x6F: "☐", 0xE0: "→", 0x4A: "☺"}
+"""Of Wingdings."""
 
 
 @dataclass(slots=True)
@@ -47,6 +58,7 @@ class _Seen:
     hidden: bool = False
     deleted: bool = False
     white: bool = False
+    symbols: bool = False
 
 
 @dataclass(slots=True)
@@ -69,7 +81,9 @@ def open_docx(data: bytes, limits: ParsingLimits) -> OnePage:
     if body is None:
         raise DocumentRejected("DOCUMENT_DAMAGED")
     reader = _Reader(limits, _styles(archive))
+    reader.running(archive, "header")
     reader.read(body)
+    reader.running(archive, "footer")
     for part in ("footnotes", "endnotes"):
         notes = archive.xml(f"word/{part}.xml")
         for note in notes if notes is not None else ():
@@ -111,7 +125,18 @@ class _Reader:
         notes = ["Hidden text is left out."] if seen.hidden else []
         notes += ["Tracked changes are read as if accepted."] if seen.deleted else []
         notes += ["Some text is white; it is read like the rest."] if seen.white else []
+        notes += ["Some symbols are of a font of pictures and left out."] if seen.symbols else []
         return notes
+
+    def running(self, archive: Archive, kind: str) -> None:
+        """Add the texts of headers or footers; equal ones of several sections once."""
+        known: set[str] = set()
+        for name in sorted(each for each in archive.names if each.startswith(f"word/{kind}")):
+            root = archive.xml(name)
+            text = "".join(root.itertext()).strip() if root is not None else ""
+            if root is not None and text not in known and any(map(str.isalpha, text)):
+                known.add(text)
+                self.read(root)
 
     def read(self, container: Element, depth: int = 0) -> None:
         """Add what ``container`` holds."""
@@ -184,6 +209,8 @@ class _Reader:
             tag = element.tag
             if tag == _R:
                 self._run(element, found)
+            elif tag == f"{M}oMath":
+                found.parts.append(linear(element))
             elif tag in _DELETED:
                 self._seen.deleted = True
             elif tag not in (f"{_W}pPr", _ALTERNATIVE):
@@ -198,13 +225,26 @@ class _Reader:
         bold = properties is not None and _is_on(properties.find(f"{_W}b"))
         white = properties is not None and _value(properties.find(f"{_W}color")).upper() == "FFFFFF"
         for element in run:
-            part = _characters(element)
+            part = _ruby(element) or self._symbol(element) or _characters(element)
             if part:
                 found.parts.append(part)
                 found.bold += len(part.replace(" ", "")) if bold else 0
                 self._seen.white = self._seen.white or (white and bool(part.strip()))
             elif len(element):
                 found.boxes += _boxes(element)
+
+    def _symbol(self, element: Element) -> str:
+        """A character of a font of symbols, where Unicode has it."""
+        if element.tag != f"{_W}sym":
+            return ""
+        code, font = element.get(f"{_W}char", ""), element.get(f"{_W}font", "").lower()
+        number = int(code, 16) if re.fullmatch("[0-9A-Fa-f]{2,5}", code) else 0
+        if number and not 0xF000 <= number < 0xF100:
+            return chr(number) if not 0xD800 <= number < 0xF900 else ""
+        low = number & 0xFF
+        found = _GREEK.get(low, "") if font == "symbol" else _PICTURES.get(low, "")
+        self._seen.symbols = self._seen.symbols or not found
+        return found
 
     def _is_hidden(self, properties: Element) -> bool:
         own = properties.find(f"{_W}vanish")
@@ -249,6 +289,19 @@ class _Reader:
             elif element.tag in (f"{_W}sdt", f"{_W}sdtContent"):
                 texts.append(self._cell(element, depth + 1))
         return one_line(" ".join(texts)).rstrip(";")
+
+
+def _ruby(element: Element) -> str:
+    """Text with its reading in brackets."""
+    if element.tag != f"{_W}ruby":
+        return ""
+    base, reading = (
+        "".join(
+            each.text or "" for part in element.iterfind(f"{_W}{name}") for each in part.iter(_T)
+        )
+        for name in ("rubyBase", "rt")
+    )
+    return f"{base}({reading})" if reading else base
 
 
 def _parts(container: Element, tag: str) -> Iterator[Element]:

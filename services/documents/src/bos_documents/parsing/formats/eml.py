@@ -12,10 +12,11 @@ from bos_documents.parsing.blocks import DocumentInfo, Page
 from bos_documents.parsing.building import Blocks
 from bos_documents.parsing.detect import EML
 from bos_documents.parsing.formats.html import html_blocks
-from bos_documents.parsing.formats.plain import text_blocks
+from bos_documents.parsing.formats.plain import notes_of, text_blocks
 from bos_documents.parsing.formats.source import page_of
 from bos_documents.parsing.rejections import DocumentRejected
-from bos_documents.parsing.text import decode, one_line, title_of
+from bos_documents.parsing.text import one_line, title_of
+from bos_encodings.mail import header_text, part_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,7 +104,9 @@ class Mail:
             for part in texts:
                 if part.get_content_type() != wanted:
                     continue
-                text = _text(part)
+                reading = part_text(part)
+                text = reading.text
+                notes += notes_of(reading)
                 if wanted == "text/plain":
                     found += text_blocks(text, self._limits).done
                 else:
@@ -140,20 +143,8 @@ def _content(part: EmailMessage) -> bytes:
     return payload if isinstance(payload, bytes) else b""
 
 
-def _text(part: EmailMessage) -> str:
-    payload = part.get_payload(decode=True)
-    data = payload if isinstance(payload, bytes) else b""
-    try:
-        return data.decode(part.get_content_charset() or "utf-8")
-    except (LookupError, UnicodeDecodeError, ValueError):
-        return decode(data)[0] if data else ""
-
-
 def _header(message: EmailMessage, name: str) -> str:
-    try:
-        return one_line(str(message.get(name, "")))[:2000]
-    except (ValueError, LookupError, IndexError, AttributeError, TypeError):
-        return ""
+    return one_line(header_text(message, name))[:2000]
 
 
 def _date(message: EmailMessage) -> str:

@@ -10,6 +10,7 @@ from selectolax.lexbor import LexborHTMLParser
 from bos_documents.parsing.blocks import Block, DocumentInfo
 from bos_documents.parsing.building import Blocks
 from bos_documents.parsing.detect import HTML
+from bos_documents.parsing.formats.plain import notes_of
 from bos_documents.parsing.formats.source import OnePage
 from bos_documents.parsing.rejections import DocumentRejected
 from bos_documents.parsing.text import clean, date_of, decode, one_line, title_of
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode
 
     from bos_documents.parsing.limits import ParsingLimits
+    from bos_encodings import TextReading
 
 _CHARSET = re.compile(
     rb"""<meta[^>]{0,200}charset\s*=\s*["']?\s*([A-Za-z0-9_-]{2,30})""", re.IGNORECASE
@@ -40,10 +42,12 @@ _BLOCKS = {
 
 def open_html(data: bytes, limits: ParsingLimits) -> OnePage:
     """A page of HTML."""
-    tree = LexborHTMLParser(html_text(data))
+    reading = html_text(data)
+    tree = LexborHTMLParser(reading.text)
     blocks, hidden = _blocks(tree, limits)
     title = tree.css_first("title")
-    notes = ("Hidden parts of the page are left out.",) if hidden else ()
+    notes = notes_of(reading)
+    notes += ("Hidden parts of the page are left out.",) if hidden else ()
     date = ""
     for name in ("article:modified_time", "article:published_time", "date", "dcterms.date"):
         node = tree.css_first(f'meta[property="{name}"], meta[name="{name}"]')
@@ -59,15 +63,10 @@ def html_blocks(html: str, limits: ParsingLimits) -> tuple[list[Block], bool]:
     return _blocks(LexborHTMLParser(html), limits)
 
 
-def html_text(data: bytes) -> str:
+def html_text(data: bytes) -> TextReading:
     """``data`` in the encoding that the page names, else the one that fits."""
     named = _CHARSET.search(data[:4096])
-    if named and not data.startswith((b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")):
-        try:
-            return data.decode(named.group(1).decode("ascii"))
-        except (LookupError, UnicodeDecodeError):
-            pass
-    return decode(data)[0]
+    return decode(data, named.group(1).decode("ascii") if named else "")
 
 
 def _blocks(tree: LexborHTMLParser, limits: ParsingLimits) -> tuple[list[Block], bool]:

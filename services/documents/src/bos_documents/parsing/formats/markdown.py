@@ -7,7 +7,7 @@ import re
 from bos_documents.parsing.blocks import DocumentInfo
 from bos_documents.parsing.building import Blocks
 from bos_documents.parsing.detect import MARKDOWN
-from bos_documents.parsing.formats.plain import encoding_notes
+from bos_documents.parsing.formats.plain import notes_of
 from bos_documents.parsing.formats.source import OnePage
 from bos_documents.parsing.limits import ParsingLimits
 from bos_documents.parsing.text import decode, join_lines, title_of
@@ -24,9 +24,9 @@ _FRONT = re.compile(r"\A---\n(.{0,8192}?)\n---\n", re.DOTALL)
 
 def open_markdown(data: bytes, limits: ParsingLimits) -> OnePage:
     """A Markdown text."""
-    text, encoding = decode(data)
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    notes = list(encoding_notes(encoding))
+    reading = decode(data)
+    text = reading.text.replace("\r\n", "\n").replace("\r", "\n")
+    notes = list(notes_of(reading))
     title = ""
     if front := _FRONT.match(text):
         found = re.search(r"^title:\s*[\"']?(.+?)[\"']?\s*$", front.group(1), re.MULTILINE)

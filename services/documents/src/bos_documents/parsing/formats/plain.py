@@ -6,46 +6,58 @@ import csv
 import re
 from collections.abc import Iterator, Sequence
 
+from striprtf.striprtf import rtf_to_text
+
 from bos_documents.parsing.blocks import DocumentInfo
 from bos_documents.parsing.building import Blocks
-from bos_documents.parsing.detect import CSV, TEXT, TSV, delimiter
+from bos_documents.parsing.detect import CSV, RTF, TEXT, TSV, delimiter
 from bos_documents.parsing.formats.source import OnePage
 from bos_documents.parsing.limits import ParsingLimits
 from bos_documents.parsing.rejections import DocumentRejected
 from bos_documents.parsing.text import (
-    LEGACY,
     clean,
     decode,
     heading_level,
     join_lines,
     without_bullet,
 )
+from bos_encodings import TextReading
 
 _UNDERLINE = re.compile(r"^(=|-){3,}\s*$")
 
 
 def open_text(data: bytes, limits: ParsingLimits) -> OnePage:
     """A text: paragraphs are divided by empty lines."""
-    text, encoding = decode(data)
-    return OnePage(
-        DocumentInfo(TEXT, 1, notes=encoding_notes(encoding)), text_blocks(text, limits).done
-    )
+    reading = decode(data)
+    info = DocumentInfo(TEXT, 1, notes=notes_of(reading))
+    return OnePage(info, text_blocks(reading.text, limits).done)
 
 
 def open_table(data: bytes, limits: ParsingLimits, media_type: str) -> OnePage:
     """A table of comma, semicolon, tab or bar separated values."""
-    text, encoding = decode(data)
-    separator = delimiter(text[:8192]) or ("\t" if media_type == TSV else ",")
+    reading = decode(data)
+    separator = delimiter(reading.text[:8192]) or ("\t" if media_type == TSV else ",")
     blocks = Blocks(limits)
-    blocks.table(list(_rows(text, separator, limits)))
-    return OnePage(DocumentInfo(media_type or CSV, 1, notes=encoding_notes(encoding)), blocks.done)
+    blocks.table(list(_rows(reading.text, separator, limits)))
+    return OnePage(DocumentInfo(media_type or CSV, 1, notes=notes_of(reading)), blocks.done)
 
 
-def encoding_notes(encoding: str) -> tuple[str, ...]:
-    """What the owner should know of a guessed encoding."""
-    if encoding not in LEGACY:
-        return ()
-    return (f"The text is not Unicode and was read as {LEGACY[encoding]}; others look garbled.",)
+def open_rtf(data: bytes, limits: ParsingLimits) -> OnePage:
+    """Rich Text, by striprtf: its text without formats; pictures are left out."""
+    text = rtf_to_text(data.decode("latin-1"), errors="replace")  # type: ignore[no-untyped-call]
+    if not text.strip():
+        raise DocumentRejected("DOCUMENT_WITHOUT_TEXT")
+    notes = ("Tables of Rich Text are read as lines, their cells divided by bars.",)
+    paragraphs = text.replace("\n", "\n\n")
+    return OnePage(
+        DocumentInfo(RTF, 1, notes=notes if "|" in text else ()),
+        text_blocks(paragraphs, limits).done,
+    )
+
+
+def notes_of(reading: TextReading) -> tuple[str, ...]:
+    """What the owner should know of how a text was decoded."""
+    return (reading.note,) if reading.note else ()
 
 
 def text_blocks(text: str, limits: ParsingLimits) -> Blocks:

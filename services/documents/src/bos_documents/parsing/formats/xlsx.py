@@ -30,6 +30,12 @@ _ID = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 _DATES = {*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59)}
 """Built-in formats that show a number as a date or a time."""
 _QUOTED = re.compile(r'"[^"]*"|\\.|\[[^\]]*\]|_.|\*.')
+_ELAPSED = re.compile(r"\[(?:h+|m+|s+)\]", re.IGNORECASE)
+_PADDED = re.compile(r"0{2,20}")
+_MONTH = re.compile(r"^[^0#?]*m[^0#?]*$")
+_MONEY = re.compile(
+    r"\[\$([^\]\-]{1,5})(?:-[0-9A-Fa-f]+)?\]|[\"\\]?([$€£¥₹₽₩₺₪]|EUR|USD|GBP|CHF|INR|JPY|CNY|kr|zł|Kč)"
+)
 _COLUMN = re.compile(r"^\$?([A-Z]{1,3})\$?[0-9]{0,7}$")
 _COLUMNS = 16384
 
@@ -85,7 +91,7 @@ class Workbook:
             found = _column(cell.get("r", ""))
             column = column + 1 if found is None else found
             value = self._value(cell)
-            if not value and cell.find(f"{_M}f") is not None and cell.find(f"{_M}v") is None:
+            if not value and cell.find(f"{_M}f") is not None and not cell.findtext(f"{_M}v"):
                 sheet.unknown_formulas += 1
             if not value or column >= _COLUMNS:
                 continue
@@ -117,6 +123,12 @@ class Workbook:
         except ValueError:
             return raw
         shown = self._formats[style] if 0 <= style < len(self._formats) else ""
+        if shown == "duration":
+            return _duration(number)
+        if shown.startswith("0"):
+            return raw.zfill(len(shown)) if raw.isdigit() else raw
+        if shown.startswith("money "):
+            return f"{number:.15g} {shown[6:]}"
         if shown == "date" and 0 <= number < 2_958_466:
             return self._date(number)
         if shown == "percent":
@@ -133,7 +145,7 @@ class Workbook:
         return date if clock == "00:00:00" else f"{date} {clock.removesuffix(':00')}"
 
     def _number_formats(self) -> list[str]:
-        """For each cell style: "date", "percent" or nothing."""
+        """For each cell style: "date", "duration", "percent", "money" and its sign, or zeros."""
         root = self._archive.xml("xl/styles.xml")
         if root is None:
             return []
@@ -144,12 +156,7 @@ class Workbook:
         found = []
         for style in styles if styles is not None else ():
             number = style.get("numFmtId", "0")
-            code = _QUOTED.sub("", codes.get(number, "")).lower()
-            dated = _index(number) in _DATES or any(char in code for char in "ydhs")
-            percent = number in ("9", "10") or "%" in code
-            found.append(
-                "date" if dated and "general" not in code else "percent" if percent else ""
-            )
+            found.append(_kind_of(_index(number), codes.get(number, "")))
         return found
 
     def _shared(self) -> list[str]:
@@ -158,6 +165,28 @@ class Workbook:
             found = (_string(one) for one in elements(data, f"{_M}si")) if data else ()
             self._strings = list(found)
         return self._strings
+
+
+def _kind_of(number: int, raw: str) -> str:
+    """What a format shows a number as; ``raw`` is its code, empty for built-in ones."""
+    code = _QUOTED.sub("", raw).lower()
+    if number == 46 or _ELAPSED.search(raw):
+        return "duration"
+    if _PADDED.fullmatch(raw):
+        return raw
+    dated = any(char in code for char in "ydhs") or _MONTH.search(code)
+    if (number in _DATES or dated) and "general" not in code:
+        return "date"
+    if number in (9, 10) or "%" in code:
+        return "percent"
+    money = _MONEY.search(raw)
+    return f"money {money.group(1) or money.group(2)}" if money else ""
+
+
+def _duration(number: float) -> str:
+    seconds = round(abs(number) * 86400)
+    clock = f"{seconds // 3600}:{seconds % 3600 // 60:02}:{seconds % 60:02}"
+    return f"-{clock}" if number < 0 else clock
 
 
 class _Sheet:

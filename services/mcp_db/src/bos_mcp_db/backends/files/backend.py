@@ -72,7 +72,7 @@ def _described(table: FileTable) -> TableInfo:
     return TableInfo(
         name=table.name,
         kind=kind,
-        comment=f"{sheet} uploaded file {table.file}",
+        comment=" ".join([f"{sheet} uploaded file {table.file}.", *table.notes]).removesuffix("."),
         row_estimate=table.row_count,
         columns=[
             TableColumn(

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import csv
 import io
+import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from bos_files.queries.headings import has_headings
+from bos_encodings import NotText, TextReading, read_text
 from bos_files.queries.limits import QueryLimits
+from bos_files.queries.reading.headings import find_headings
 from bos_files.queries.rejections import FileRejected
 
 _SEPARATORS: Final = (",", ";", "\t", "|")
 _SAMPLE_CHARS: Final = 256 * 1024
 _SAMPLE_ROWS: Final = 100
-_BOMS: Final = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
+_NAMED_SEPARATOR: Final = re.compile(r'"?sep=([^\r\n"])"?[,;\t|]*\r?\n', re.IGNORECASE)
+"""First line by which Excel is asked to read a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +32,15 @@ class TextTable:
         text: its text, without blank lines before the first row.
         separator: what stands between cells.
         titles: headings, one a column; empty texts where there is none.
-        headed: whether the first row is the headings.
+        skipped: rows before the first one of the table: headings, and what stands above them.
+        notes: what a reader should know of how it is read.
     """
 
     text: str
     separator: str
     titles: list[str]
-    headed: bool
+    skipped: int
+    notes: tuple[str, ...] = ()
 
 
 def open_text(content: bytes, limits: QueryLimits) -> TextTable:
@@ -51,56 +49,70 @@ def open_text(content: bytes, limits: QueryLimits) -> TextTable:
     Raises:
         FileRejected: it is no text, is empty, or has too many columns.
     """
-    text = decoded(content).lstrip("\r\n")
+    reading = decoded(content)
+    text = reading.text.lstrip("\r\n")
     if not text.strip():
         raise FileRejected("it is empty")
-    separator = _separator(text[:_SAMPLE_CHARS])
-    table = TextTable(text, separator, [], headed=False)
+    if named := _NAMED_SEPARATOR.match(text):
+        text = text[named.end() :]
+    separator = named[1] if named else _separator(text[:_SAMPLE_CHARS])
+    table = TextTable(text, separator, [], 0)
     rows = [row for _, row in zip(range(_SAMPLE_ROWS), _rows(table, limits), strict=False)]
-    width = max(map(len, rows))
-    if width > limits.max_file_columns:
-        raise FileRejected(f"it has {width} columns, and at most {limits.max_file_columns} may be")
-    headed = has_headings(rows)
-    titles = rows[0] if headed else []
-    return TextTable(text, separator, titles + [""] * (width - len(titles)), headed)
+    found = find_headings(rows)
+    notes = (*filter(None, [reading.note]), *found.notes)
+    table = TextTable(text, separator, found.titles, found.above + found.rows, notes)
+    _check_width(len(table.titles), limits)
+    return table
 
 
-def write_rows(table: TextTable, limits: QueryLimits, path: Path) -> None:
+def write_rows(table: TextTable, limits: QueryLimits, path: Path) -> TextTable:
     """Write the rows without their headings as plain CSV in UTF-8, each with a cell a column.
 
-    Raises:
-        FileRejected: a row has too many cells or is too long, or a quote does not end.
-    """
-    width = len(table.titles)
-    rows = _rows(table, limits)
-    if table.headed:
-        next(rows)
-    with path.open("w", encoding="utf-8", errors="replace", newline="") as file:
-        writer = csv.writer(file, quoting=csv.QUOTE_ALL, lineterminator="\n")
-        for number, row in enumerate(rows, 2 if table.headed else 1):
-            if len(row) > width:
-                raise FileRejected(f"row {number} has {len(row)} cells, and the first have {width}")
-            writer.writerow(row + [""] * (width - len(row)))
-
-
-def decoded(content: bytes) -> str:
-    """Return the text of a file: by its byte order mark, else UTF-8, else Windows-1252.
+    Returns:
+        The table, with a column more for cells beyond the headings, and a note on them.
 
     Raises:
-        FileRejected: it holds characters that no text does.
+        FileRejected: there are too many columns, a row is too long, or a quote does not end.
     """
-    for mark, encoding in _BOMS:
-        if content.startswith(mark):
-            text = content[len(mark) :].decode(encoding, "replace")
+    while True:
+        width, longer, shorter = len(table.titles), [], 0
+        rows = _rows(table, limits)
+        for _ in range(table.skipped):
+            next(rows)
+        with path.open("w", encoding="utf-8", errors="replace", newline="") as file:
+            writer = csv.writer(file, quoting=csv.QUOTE_ALL, lineterminator="\n")
+            for row in rows:
+                if len(row) > width:
+                    longer.append(len(row))
+                elif not longer:
+                    shorter += len(row) < width
+                    writer.writerow(row + [""] * (width - len(row)))
+        if not longer:
             break
-    else:
-        try:
-            text = content.decode("utf-8")
-        except UnicodeDecodeError:
-            text = content.decode("cp1252", "replace")
-    if "\0" in text:
-        raise FileRejected("it is not text")
-    return text
+        _check_width(max(longer), limits)
+        table = replace(table, titles=table.titles + [""] * (max(longer) - width))
+    if shorter and table.skipped:
+        what = "1 row has" if shorter == 1 else f"{shorter} rows have"
+        note = f"{what} fewer cells than the longest row; the last ones are read as blank."
+        table = replace(table, notes=(*table.notes, note))
+    return table
+
+
+def decoded(content: bytes) -> TextReading:
+    """Return the text of a file.
+
+    Raises:
+        FileRejected: it holds bytes that no text does.
+    """
+    try:
+        return read_text(content)
+    except NotText:
+        raise FileRejected("it is not text") from None
+
+
+def _check_width(width: int, limits: QueryLimits) -> None:
+    if width > limits.max_file_columns:
+        raise FileRejected(f"it has {width} columns, and at most {limits.max_file_columns} may be")
 
 
 def _separator(sample: str) -> str:
@@ -131,7 +143,7 @@ def _rows(table: TextTable, limits: QueryLimits) -> Iterator[list[str]]:
     number = 1
     try:
         for row in reader:
-            if row:
+            if any(map(str.strip, row)):
                 yield row
                 number += 1
     except csv.Error:

@@ -1,0 +1,1 @@
+"""Files of text and workbooks, read as tables with types."""
