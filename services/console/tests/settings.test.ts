@@ -90,6 +90,7 @@ test("settings are sent with each question in the fields that the API has for th
     request_id: "r",
     conversation_id: "c",
     trace: true,
+    context: { time_zone: Intl.DateTimeFormat().resolvedOptions().timeZone },
   });
   const set = { ...parsed(null), maxRows: 7, maxColumns: 3, timeoutS: 30, backend: "demo" };
   expect(requestOf(question, "r", set)).toMatchObject({

@@ -46,8 +46,8 @@ test("rows are sorted by type, empty cells last in both directions", () => {
 });
 
 test("numbers are grouped without losing digits", () => {
-  const decimal = { name: "n", type: "COLUMN_TYPE_DECIMAL" } as const;
+  const decimal = { name: "n", type: "COLUMN_TYPE_DECIMAL", unit: "" } as const;
   expect(shownCell("9007199254740993.10", decimal, "en-IN")).toBe("9,00,71,99,25,47,40,993.10");
   expect(shownCell("n/a", decimal, "en")).toBe("n/a");
-  expect(shownCell("2026", { name: "s", type: "COLUMN_TYPE_STRING" }, "en")).toBe("2026");
+  expect(shownCell("2026", { name: "s", type: "COLUMN_TYPE_STRING", unit: "" }, "en")).toBe("2026");
 });

@@ -13,6 +13,7 @@ export function chartTable(spec: ChartSpec): Table {
       type: rows.every((row) => row[name] == null || typeof row[name] === "number")
         ? "COLUMN_TYPE_DOUBLE"
         : "COLUMN_TYPE_STRING",
+      unit: "",
     })),
     rows: rows.map((row) => names.map((name) => row[name] ?? null)) as never,
     row_count: String(rows.length),

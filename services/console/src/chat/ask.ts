@@ -38,6 +38,12 @@ export function useAsk() {
   });
 }
 
+/** "Today" is that of the browser; some browsers do not know their zone. */
+function zoneContext(): { time_zone?: string } {
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  return zone && zone !== "Etc/Unknown" ? { time_zone: zone } : {};
+}
+
 /**
  * The request of a question, shaped by what the user has set. A model that is not among those offered
  * is left out: the server would refuse every question, and the settings no longer show it.
@@ -48,13 +54,13 @@ export function requestOf(
   set: Preferences,
   models: readonly ModelChoice[] = [],
 ): AgentRequest {
-  const context = session.read().current?.context;
+  const context = { ...zoneContext(), ...session.read().current?.context };
   return {
     question: question.question,
     request_id: requestId,
     conversation_id: question.conversationId,
     trace: true, // the page of the run shows what each step did
-    ...(context ? { context } : {}),
+    ...(Object.keys(context).length ? { context: context as Record<string, never> } : {}),
     ...(set.maxRows ? { max_rows: set.maxRows } : {}),
     ...(set.maxColumns ? { max_columns: set.maxColumns } : {}),
     ...(set.timeoutS ? { timeout: `${String(set.timeoutS)}s` } : {}),
