@@ -136,6 +136,10 @@ class _MySQLWriter(MySQLGenerator):
             return f"{name} {self.sql(expression, 'this')}"
         return str(super().cast_sql(expression, safe_prefix=safe_prefix))
 
+    def regexplike_sql(self, expression: exp.RegexpLike) -> str:
+        """Write the operator of both servers; MariaDB has no REGEXP_LIKE."""
+        return self.binary(expression, "RLIKE")
+
     def anonymous_sql(self, expression: exp.Anonymous) -> str:
         if not expression.meta.get(_SEPARATOR):
             return str(super().anonymous_sql(expression))

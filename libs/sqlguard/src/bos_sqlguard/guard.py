@@ -51,6 +51,7 @@ _WINDOW = frozenset({TokenType.L_PAREN, TokenType.VAR, TokenType.IDENTIFIER})
 _MISREAD: Mapping[Dialect, frozenset[str]] = {
     "duckdb": frozenset({"EXPORT_STATE", "ISNULL", "NOTNULL"}),
     "postgres": frozenset({"ISNULL", "NOTNULL", "REGEXP", "RLIKE"}),
+    "mysql": frozenset({"NOTNULL"}),
     "sqlite": frozenset({"ISNULL", "NOTNULL"}),
 }
 _SYNTAX = frozenset(
@@ -290,6 +291,7 @@ def _check_misread_names(dialect: Dialect, tokens: list[Token]) -> None:
         if (
             word in misread
             or (word == "FETCH" and after not in ("FIRST", "NEXT"))
+            or (word == "INTERVAL" and dialect == "duckdb" and after == "-")
             or (word == "OVER" and following is not None and following.token_type not in _WINDOW)
         ):
             raise _Refused(("RESERVED_WORD", token.text))

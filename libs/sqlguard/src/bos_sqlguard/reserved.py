@@ -67,7 +67,7 @@ add all alter and as autoincrement between case cast check collate commit constr
 default deferrable delete distinct drop else escape except exists foreign from group having in
 index insert intersect into is isnull join limit not nothing notnull null on or order primary
 raise references returning select set table then to transaction union unique update using values
-when where
+when where window
 """
 _TSQL = """
 add all alter and any as asc authorization backup begin between break browse bulk by cascade

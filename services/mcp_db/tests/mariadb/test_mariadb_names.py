@@ -11,19 +11,19 @@ pytestmark = [pytest.mark.security, pytest.mark.timeout(3600)]
 
 
 async def test_mariadb(mariadb: MariaDb) -> None:
-    await mariadb.administer("CREATE DATABASE names")
+    await mariadb.administer("CREATE DATABASE differential")
     rows = await mariadb.administer("SELECT WORD FROM information_schema.KEYWORDS")
     listed = {row[0].lower() for row in rows if row[0].replace("_", "").isalnum()}
     words = sorted(listed | parser_words("mysql"))
-    await mariadb.administer(";\n".join(schema_of(words, "`")), "names")
+    await mariadb.administer(";\n".join(schema_of(words, "`")), "differential")
     connection = asyncmy.Connection(
-        unix_socket=str(mariadb.socket), user="root", db="names", autocommit=True
+        unix_socket=str(mariadb.socket), user="root", db="differential", autocommit=True
     )
     await connection.connect()
     try:
-        given = statements("mysql", words, schema="names", seed=SEED, count=COUNT)
-        guard = guard_of("mysql", words, "names")
-        found = await compared(MariaDbReader(connection, "names"), guard, given)
+        given = statements("mysql", words, schema="differential", seed=SEED, count=COUNT)
+        guard = guard_of("mysql", words, "differential")
+        found = await compared(MariaDbReader(connection, "differential"), guard, given)
     finally:
         connection.close()
     agree("mysql", found)
