@@ -520,6 +520,12 @@ trial-chains-kills: install #: kill -9 of any one process at any event of chains
 	BOS_TEST_KILLS=$(or $(KILLS),30) $(if $(SEED),BOS_TEST_SEED=$(SEED)) \
 	    $(BIN)/pytest -q -s tests/integration/test_chain_kills.py $(PYTEST_ARGS)
 
+.PHONY: trial-differential
+trial-differential: install #: STATEMENTS=20000 with a keyword for each name: guard and each database take the same names; SEED=N
+	BOS_TEST_MARIADB=1 BOS_TEST_STATEMENTS=$(or $(STATEMENTS),20000) $(if $(SEED),BOS_TEST_SEED=$(SEED)) \
+	    $(BIN)/pytest -q -s services/mcp_db/tests/test_names_agree.py \
+	    $$(command -v mariadbd > /dev/null && echo services/mcp_db/tests/mariadb/test_mariadb_names.py) $(PYTEST_ARGS)
+
 .PHONY: trial-mail-kills
 trial-mail-kills: install #: kill -9 of the mail agent at any point of sending, KILLS=50; SEED=N
 	BOS_TEST_KILLS=$(or $(KILLS),50) $(if $(SEED),BOS_TEST_SEED=$(SEED)) \

@@ -30,6 +30,7 @@ from sqlglot.parsers.tsql import TSQLParser
 
 from bos_sqlguard.bounded import BoundedParser
 from bos_sqlguard.names import Dialect
+from bos_sqlguard.reserved import RESERVED
 
 # Legitimate queries take fewer than 2 steps a token.
 _STEPS_PER_TOKEN = 20
@@ -125,12 +126,19 @@ class _MySQLReader(BoundedParser, MySQLParser):
 
 
 class _MySQLWriter(MySQLGenerator):
+    # Quoted behind AS; those that MySQL alone reserves are sqlglot's.
+    RESERVED_KEYWORDS: ClassVar[set[str]] = {*MySQLGenerator.RESERVED_KEYWORDS, *RESERVED["mysql"]}
+
     def cast_sql(self, expression: exp.Cast, safe_prefix: str | None = None) -> str:
         if expression.meta.get(_TYPED_LITERAL):
             # sqlglot calls TIMESTAMP of MySQL TIMESTAMPTZ.
             name = expression.to.this.name.removesuffix("TZ")
             return f"{name} {self.sql(expression, 'this')}"
         return str(super().cast_sql(expression, safe_prefix=safe_prefix))
+
+    def regexplike_sql(self, expression: exp.RegexpLike) -> str:
+        """Write the operator of both servers; MariaDB has no REGEXP_LIKE."""
+        return self.binary(expression, "RLIKE")
 
     def anonymous_sql(self, expression: exp.Anonymous) -> str:
         if not expression.meta.get(_SEPARATOR):
@@ -162,6 +170,12 @@ class _SQLiteWriter(SQLiteGenerator):
         **SQLiteGenerator.TYPE_MAPPING,
         exp.DType.DECIMAL: "NUMERIC",
     }
+
+    def identifier_sql(self, expression: exp.Identifier) -> str:
+        """Quote names by backticks: SQLite takes an unknown name in double quotes for a text."""
+        if not expression.quoted:
+            return str(super().identifier_sql(expression))
+        return "`" + expression.name.replace("`", "``") + "`"
 
 
 _PARTS: dict[Dialect, tuple[type[BoundedParser], type[Generator]]] = {

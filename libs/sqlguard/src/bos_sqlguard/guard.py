@@ -46,6 +46,20 @@ _NOT_WORDS = frozenset(
 )
 _SIGNS = frozenset({TokenType.SEMICOLON, TokenType.L_PAREN, TokenType.R_PAREN, TokenType.L_BRACKET})
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
+# Followed by these OVER opens a window; by others it is a name.
+_WINDOW = frozenset({TokenType.L_PAREN, TokenType.VAR, TokenType.IDENTIFIER})
+_MISREAD: Mapping[Dialect, frozenset[str]] = {
+    "duckdb": frozenset({"EXPORT_STATE", "ISNULL", "NOTNULL"}),
+    "postgres": frozenset({"ISNULL", "NOTNULL", "REGEXP", "RLIKE"}),
+    "mysql": frozenset({"NOTNULL"}),
+    "sqlite": frozenset({"ISNULL", "NOTNULL"}),
+}
+_SYNTAX = frozenset(
+    {
+        "TEXT", "PARSE", "RESERVED_WORD", "TOO_COMPLEX", "SINGLE_STATEMENT", "SELECT_ONLY",
+        "GUARD_ERROR",
+    }
+)  # fmt: skip
 _MAX_CHARACTERS = 20_000
 _MAX_TOKENS = 5_000
 _MAX_DEPTH = 60
@@ -126,8 +140,7 @@ class Guard:
     def check_syntax(self, sql: str) -> Violation | None:
         """Return why this dialect cannot read ``sql``, or None; for variants that never run."""
         verdict = self.check(sql)
-        syntax = {"TEXT", "PARSE", "TOO_COMPLEX", "SINGLE_STATEMENT", "SELECT_ONLY", "GUARD_ERROR"}
-        return next((v for v in verdict.violations if v.rule in syntax), None)
+        return next((v for v in verdict.violations if v.rule in _SYNTAX), None)
 
     def _refusal(self, broken: tuple[tuple[str, str], ...]) -> Verdict:
         unique = dict.fromkeys(broken)
@@ -195,6 +208,7 @@ class Guard:
         while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
             tokens.pop()
         _check_tokens(tokens)
+        _check_misread_names(self.policy.dialect, tokens)
         if self.policy.dialect == "mysql":
             _check_comments(tokens)
         return tokens
@@ -257,6 +271,30 @@ def _check_tokens(tokens: list[Token]) -> None:
         broken.insert(0, ("SELECT_ONLY", tokens[0].text))
     if broken:
         raise _Refused(*broken)
+
+
+def _check_misread_names(dialect: Dialect, tokens: list[Token]) -> None:
+    """Refuse names that the parser takes for keywords where the server does not, or the reverse.
+
+    ``SELECT fetch - 1`` would be a limit of one row, ``regexp - 1`` the complement of -1;
+    SQLite reads ``SELECT amount notnull`` as a comparison, the parser as a name of the column.
+    """
+    misread = _MISREAD.get(dialect, frozenset())
+    for place, token in enumerate(tokens):
+        if token.token_type in _NOT_WORDS or (
+            place and tokens[place - 1].token_type in (TokenType.DOT, TokenType.ALIAS)
+        ):
+            continue
+        word = token.text.upper()
+        following = tokens[place + 1] if place + 1 < len(tokens) else None
+        after = following.text.upper() if following is not None else ""
+        if (
+            word in misread
+            or (word == "FETCH" and after not in ("FIRST", "NEXT"))
+            or (word == "INTERVAL" and dialect == "duckdb" and after == "-")
+            or (word == "OVER" and following is not None and following.token_type not in _WINDOW)
+        ):
+            raise _Refused(("RESERVED_WORD", token.text))
 
 
 def _check_comments(tokens: list[Token]) -> None:

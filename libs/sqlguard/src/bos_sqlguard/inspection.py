@@ -18,6 +18,7 @@ from bos_sqlguard.nodes import (
     TYPES,
 )
 from bos_sqlguard.policy import Functions, GuardPolicy
+from bos_sqlguard.reserved import is_reserved
 
 _NUMBER = re.compile(r"(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _KEYWORDS = re.compile(r"[A-Za-z_][A-Za-z0-9_ ]*")
@@ -174,8 +175,58 @@ class Inspection:
             exp.Union: self._check_set_operation,
             exp.Intersect: self._check_set_operation,
             exp.Except: self._check_set_operation,
+            exp.Select: self._check_select,
+            exp.From: self._check_source,
+            exp.Join: self._check_join,
+            exp.Tuple: self._check_tuple,
+            exp.In: self._check_in,
+            exp.Is: self._check_is,
+            exp.Any: self._check_quantifier,
+            exp.All: self._check_quantifier,
+            exp.Distinct: self._check_distinct,
+            exp.Lateral: self._check_source,
         }
         return checks
+
+    def _check_source(self, node: exp.From | exp.Join | exp.Lateral) -> None:
+        """A query as a source stands in parentheses, in every database."""
+        if isinstance(node.this, exp.Select | exp.SetOperation):
+            self.broken.append(("NODE_NOT_ALLOWED", "a query without parentheses as a source"))
+
+    def _check_join(self, node: exp.Join) -> None:
+        """``FROM a semi JOIN b`` names an alias where there are no joins of that name."""
+        self._check_source(node)
+        words = {str(node.args.get(part) or "").upper() for part in ("kind", "method")}
+        if foreign := words - _JOINS - _JOINS_OF.get(self._dialect, _NO_NAMES):
+            self.broken.append(("NODE_NOT_ALLOWED", f"{' '.join(sorted(foreign))} JOIN"))
+
+    def _check_is(self, node: exp.Is) -> None:
+        """``a IS b`` compares two columns in SQLite alone."""
+        truth = isinstance(node.expression, exp.Null | exp.Boolean)
+        if self._dialect != "sqlite" and not truth and node.expression.name.lower() != "unknown":
+            self.broken.append(("NODE_NOT_ALLOWED", "IS without NULL, TRUE or FALSE"))
+
+    def _check_quantifier(self, node: exp.Any | exp.All) -> None:
+        if not isinstance(node.parent, exp.Predicate):
+            self.broken.append(("NODE_NOT_ALLOWED", f"{node.key} outside of a comparison"))
+
+    def _check_distinct(self, node: exp.Distinct) -> None:
+        if isinstance(node.parent, exp.Anonymous) and not node.expressions:
+            self.broken.append(("NODE_NOT_ALLOWED", "DISTINCT without values"))
+
+    def _check_in(self, node: exp.In) -> None:
+        if not node.expressions and not node.args.get("query"):
+            self.broken.append(("NODE_NOT_ALLOWED", "IN without values"))
+
+    def _check_tuple(self, node: exp.Tuple) -> None:
+        groups = (exp.Group, exp.GroupingSets, exp.Rollup, exp.Cube)
+        if not node.expressions and not isinstance(node.parent, groups):
+            self.broken.append(("NODE_NOT_ALLOWED", "Tuple without values"))
+
+    def _check_select(self, node: exp.Select) -> None:
+        """``SELECT EXCEPT`` reads like two queries, of which the first has no columns."""
+        if not node.expressions:
+            self.broken.append(("NODE_NOT_ALLOWED", "Select without columns"))
 
     def _check_literal(self, node: exp.Literal) -> None:
         if not node.is_string and not _NUMBER.fullmatch(node.name):
@@ -201,6 +252,12 @@ class Inspection:
         ):
             # A name where none was expected may be one of a table: `CROSS APPLY salaries`.
             self.broken.append(("TABLE_NOT_ALLOWED", node.name))
+        elif not node.quoted and type(node.parent) not in _NO_DATA:
+            before = _QUALIFIED.get(type(node.parent), {}).get(str(node.arg_key), "")
+            behind = type(node.parent) is exp.Alias or node.parent.args.get(before) is not None
+            named_window = type(node.parent) is exp.Window and node.this.lower() in _NO_WINDOWS
+            if named_window or is_reserved(self._dialect, node.this, behind_dot_or_as=behind):
+                self.broken.append(("RESERVED_WORD", node.this))
 
     def _check_column(self, node: exp.Column) -> None:
         identifier = node.this
@@ -225,6 +282,8 @@ class Inspection:
         """``GROUP BY ALL`` is by every column that is not aggregated in DuckDB, and only there."""
         if node.args.get("all") and (self._dialect != "duckdb" or node.expressions):
             self.broken.append(("NODE_NOT_ALLOWED", "Group all"))
+        elif not any(node.args.values()):
+            self.broken.append(("NODE_NOT_ALLOWED", "Group by nothing"))
 
     def _check_star(self, node: exp.Star) -> None:
         """``* LIKE 'a%'`` chooses columns by their names in DuckDB, and looks like a comparison."""
@@ -243,6 +302,8 @@ class Inspection:
         if not isinstance(name, str) or name.lower() not in listed:
             self.broken.append(("FUNCTION_NOT_ALLOWED", node.name))
             return
+        if name.lower() in _WITH_ARGUMENTS and not node.expressions:
+            self.broken.append(("NODE_NOT_ALLOWED", f"{name} without arguments"))
         if name.lower() == "array":  # no function: it takes a query, and `TABLE x` is one
             for argument in node.expressions:
                 self._check_query(argument)
@@ -268,6 +329,11 @@ class Inspection:
         if schema is not None and not isinstance(schema, exp.Identifier):
             self.broken.append(("TABLE_NOT_ALLOWED", node.sql(comments=False)))
             return
+        if schema is None and self._dialect in _CTES_BY_SETTING:
+            spelled = {name.lower(): name for name in visible}.get(node.name.lower())
+            if spelled is not None:
+                detail = f"{node.name} is spelled {spelled} in its WITH: spell both alike"
+                self.broken.append(("NAME_NOT_ALLOWED", detail))
         schema_name = self._stored(schema) if schema else self._policy.default_schema
         table_name = self._stored(node.this)
         fold_stored = self._policy.fold_stored
@@ -283,6 +349,24 @@ class Inspection:
     def _stored(self, identifier: exp.Identifier) -> str:
         return fold(self._dialect, identifier.this, quoted=bool(identifier.quoted))
 
+
+# By the server or its settings, a CTE is found by its name in any case or in its own alone.
+_CTES_BY_SETTING = frozenset({"mysql", "tsql"})
+_JOINS = frozenset({"", "INNER", "OUTER", "CROSS", "NATURAL"})
+_JOINS_OF: Mapping[str, frozenset[str]] = {
+    "duckdb": frozenset({"SEMI", "ANTI", "ASOF", "POSITIONAL"}),
+    "mysql": frozenset({"STRAIGHT", "STRAIGHT_JOIN"}),
+}
+# What a server reads by a rule of its own, in which these need arguments.
+_WITH_ARGUMENTS = frozenset({"coalesce", "greatest", "least", "nullif"})
+_NO_WINDOWS = frozenset({"filter", "indexed"})
+# Names of collations and of arguments.
+_NO_DATA: frozenset[type[exp.Expr]] = frozenset({exp.Collate, exp.Kwarg})
+# What stands before a part of a name, by the part.
+_QUALIFIED: Mapping[type[exp.Expr], Mapping[str, str]] = {
+    exp.Column: {"this": "table", "table": "db"},
+    exp.Table: {"this": "db"},
+}
 
 # Their text is checked by a rule of its own, or is data that the writer escapes.
 _SELF_CHECKED: frozenset[type[exp.Expr]] = frozenset(

@@ -57,6 +57,7 @@ def catalog() -> Catalog:
             sale_id=("sales", "sale_id"),
         ),
         described("sales_targets", "target_id int, city text"),
+        described("goals", "month date, amount numeric"),
     ]
     return parse_curated(METRICS).applied_to(read_catalog("shop", tables))
 
@@ -88,6 +89,15 @@ def _metric(catalog: Catalog, name: str) -> Metric:
         "SELECT i.article, SUM(i.amount) AS revenue FROM items i JOIN sales s USING (sale_id)"
         " WHERE s.state <> 'void' GROUP BY i.article",
         "SELECT SUM(s.net) AS revenue, SUM(s.gross) AS with_tax FROM sales s"
+        " WHERE s.state <> 'void'",
+        "SELECT COUNT(*) AS sales, SUM(net) AS revenue, SUM(net) / COUNT(*) AS each_sale"
+        " FROM sales WHERE state <> 'void'",
+        f"{PLAIN} AND {MAY} AND paid_on > '2026-06-15' AND due_on < paid_on",
+        "WITH r AS (SELECT date_trunc('month', sold_on) AS m, SUM(net) AS revenue FROM sales"
+        f" WHERE state <> 'void' AND {MAY} GROUP BY 1), t AS (SELECT month, SUM(amount) AS target"
+        " FROM goals WHERE month >= '2026-05-01' GROUP BY month)"
+        " SELECT r.m, r.revenue, t.target FROM r JOIN t ON r.m = t.month",
+        "SELECT SUM(s.net) AS revenue, SUM(s.net) FILTER (WHERE s.gross > 9) AS large FROM sales s"
         " WHERE s.state <> 'void'",
     ],
 )
@@ -176,6 +186,13 @@ def test_queries_that_compute_other_values_do_not(catalog: Catalog, sql: str, pr
         ("late sales", "SELECT COUNT(*) FILTER (WHERE paid_on > due_on) FROM sales", True),
         ("late sales", "SELECT COUNT(CASE WHEN paid_on > due_on THEN 1 END) FROM sales", True),
         ("late sales", "SELECT COUNT(*) FROM sales WHERE paid_on >= due_on", False),
+        (
+            "late sales",
+            "SELECT COUNT(*) AS n, COUNT(*) FILTER (WHERE paid_on > due_on) AS late_sales,"
+            " COUNT(*) FILTER (WHERE paid_on > due_on) * 1.0 / COUNT(*) AS share FROM sales",
+            True,
+        ),
+        ("late sales", "SELECT COUNT(*) AS late_sales FROM sales", False),
         ("rate of returns", "SELECT SUM(returned) * 100 / NULLIF(SUM(net), 0) FROM sales", True),
         ("rate of returns", "SELECT SUM(returned) / SUM(net) FROM sales", False),
         # A sale whose returns are NULL counts in one of these sums and not in the other.

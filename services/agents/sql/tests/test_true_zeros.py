@@ -16,7 +16,8 @@ from .conftest import SUCCEEDED, draft, fixtures
         (
             "SELECT a.order_id FROM orders a JOIN orders b ON b.order_id = a.order_id + 1000"
             " WHERE a.amount > 1",
-            "Without any filter there are no rows either: the join of orders has none.",
+            "Without any filter in WHERE there are no rows either: no rows of orders meet the"
+            " conditions of the join.",
         ),
     ],
 )  # fmt: skip

@@ -144,6 +144,21 @@ async def test_another_role_is_not_taken_over(bos_connect: Connect, shop: str, r
     assert await administer(shop, kept)
 
 
+async def test_second_database_of_a_server_gets_a_role_of_its_own(
+    bos_connect: Connect, shop: str, role: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files go to a folder that is made."""
+    monkeypatch.setattr("bos_mcp_db.connecting.command._ROLE", role)
+    await administer(shop, f"CREATE ROLE {role} LOGIN")
+    folder = bos_connect.folder / "made" / "deeper"
+
+    done = await bos_connect(shop, "--apply", "--out", str(folder))
+    await administer(shop, f"DROP OWNED BY {role}_shop; DROP ROLE {role}_shop")
+
+    assert (done.code, done.problems) == (0, [])
+    assert (folder / f"shop-{role}_shop.password").exists()
+
+
 async def test_the_login_of_the_url_is_not_made_reader(bos_connect: Connect, shop: str) -> None:
     done = await bos_connect(shop, "--role", urlsplit(shop).username or "", "--apply", "--force")
 

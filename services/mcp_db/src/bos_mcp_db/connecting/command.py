@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
@@ -17,15 +17,17 @@ import click
 from bos_errors import BosError, FailedPrecondition, InvalidArgument
 from bos_mcp_db.connecting.allow_list import propose
 from bos_mcp_db.connecting.drafting import draft_metadata
-from bos_mcp_db.connecting.files import make_password, refuse_existing, write_text
+from bos_mcp_db.connecting.files import make_folder, make_password, refuse_existing, write_text
 from bos_mcp_db.connecting.introspection import introspect
 from bos_mcp_db.connecting.report import Report
-from bos_mcp_db.connecting.roles.applying import apply_role
+from bos_mcp_db.connecting.roles.applying import apply_role, has_role, role_exists
 from bos_mcp_db.connecting.roles.script import role_script, role_url
 from bos_mcp_db.connecting.roles.trial import try_role
 from bos_mcp_db.connecting.texts import one_line
 
 UNSAFE = 2
+_ROLE = "bos_reader"
+_STEM_CHARS = 40  # names of PostgreSQL have 63 bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,10 @@ class Options:
 @click.command()
 @click.argument("url")
 @click.option(
-    "--role", default="bos_reader", show_default=True, help="Name of the role that reads."
+    "--role",
+    default="",
+    help="Name of the role that reads; by default bos_reader, or where another database on the"
+    " server has that one, bos_reader_ and the name of this one.",
 )
 @click.option("--schema", "schemas", multiple=True, help="Only tables of this schema; repeatable.")
 @click.option(
@@ -79,9 +84,9 @@ class Options:
 @click.option("--exclude", multiple=True, help="Leave this table out; repeatable.")
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, exists=True, writable=True, path_type=Path),
+    type=click.Path(file_okay=False, path_type=Path),
     default=Path(),
-    help="Folder of the files; by default this one.",
+    help="Folder of the files, made where there is none; by default this one.",
 )
 @click.option("--name", default="", help="What the files are called; by default as the database.")
 @click.option("--no-model", is_flag=True, help="Draft from comments, keys and names alone.")
@@ -115,17 +120,23 @@ def connect(
     except ValueError:
         raise click.ClickException("URL: this is none; see --help.") from None
     report = Report(as_json)
-    options = Options(url, role, schemas, include, exclude, out, name, not no_model, apply, force)
+    options = Options(
+        url, role or _ROLE, schemas, include, exclude, out, name, not no_model, apply, force
+    )
     try:
-        is_safe = asyncio.run(_connect(options, report))
+        make_folder(out)
+        is_safe = asyncio.run(_connect(options, report, is_named=bool(role)))
     except BosError as error:
         raise click.ClickException(one_line(error.message, 1_000)) from None
     report.end()
     sys.exit(0 if is_safe else UNSAFE)
 
 
-async def _connect(options: Options, report: Report) -> bool:
-    """Do all of it; whether the role passed its tests, or none were due."""
+async def _connect(options: Options, report: Report, *, is_named: bool) -> bool:
+    """Do all of it; whether the role passed its tests, or none were due.
+
+    ``is_named``: the role's name was given.
+    """
     if not options.force:
         refuse_existing([options.script, options.metadata])
     found = await introspect(options.url, options.schemas)
@@ -134,6 +145,8 @@ async def _connect(options: Options, report: Report) -> bool:
             "--apply is not for SQL Server: its script was never run against a real one. Read it,"
             " and run it yourself."
         )
+    if options.apply and found.dialect != "sqlite":
+        options = await _with_free_role(options, is_named=is_named)
     proposal = propose(
         found.tables, found.sources, include=options.include, exclude=options.exclude
     )
@@ -171,6 +184,24 @@ async def _connect(options: Options, report: Report) -> bool:
     await _apply(options, script)
     report.note(f"The role {options.role} is made; its password is in {options.password}.")
     return report.tried("The role", await try_role(url, proposal.names, left_out))
+
+
+async def _with_free_role(options: Options, *, is_named: bool) -> Options:
+    """The options with a role that nothing else uses, found before a model is asked.
+
+    Raises:
+        FailedPrecondition: there is a role of that name already.
+    """
+    if options.force or options.password.exists():
+        return options
+    if not is_named and await has_role(options.url, options.role):
+        own = re.sub(r"[^a-z0-9_]", "_", options.stem.lower())[:_STEM_CHARS]
+        options = replace(options, role=f"{_ROLE}_{own}")
+        if options.password.exists():
+            return options
+    if await has_role(options.url, options.role):
+        raise role_exists(options.role)
+    return options
 
 
 def _role_url(options: Options) -> str:

@@ -23,6 +23,18 @@ def refuse_existing(paths: Iterable[Path]) -> None:
             )
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder where there is none.
+
+    Raises:
+        InvalidArgument: it cannot be made.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidArgument(f"{path} cannot be made ({type(error).__name__}).") from None
+
+
 def write_text(path: Path, text: str, *, overwrite: bool, mode: int = 0o644) -> None:
     """Write a file.
 

@@ -13,12 +13,13 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Collection
 from dataclasses import asdict
 from typing import Any, BinaryIO, Final
 
 import duckdb
 
-from bos_files.queries.cells import encode, size
+from bos_files.queries.cells import encode, is_exact, parse, size
 from bos_files.queries.limits import QueryLimits
 from bos_files.queries.loading import Loader
 from bos_files.queries.rejections import FileRejected
@@ -38,6 +39,7 @@ _TYPES: Final = {
     **dict.fromkeys(("FLOAT", "DOUBLE"), "double"),
     "VARCHAR": "string",
     "DATE": "date",
+    "BLOB": "bytes",
 }
 
 
@@ -109,10 +111,12 @@ def run(connection: duckdb.DuckDBPyConnection, sql: str, limits: QueryLimits) ->
     statements = connection.extract_statements(sql)
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         return {"failed": "Only one SELECT statement is run."}
-    connection.execute(statements[0])
-    described = connection.description or []
-    if len(described) > limits.max_columns:
-        return {"failed": f"The query returns {len(described)} columns, more than may be."}
+    relation = connection.sql(sql)
+    kinds = relation.types
+    if len(kinds) > limits.max_columns:
+        return {"failed": f"The query returns {len(kinds)} columns, more than may be."}
+    texts = {place: str(kind) for place, kind in enumerate(kinds) if not is_exact(kind)}
+    connection.execute(_with_texts(sql, len(kinds), texts) if texts else statements[0])
     rows: list[list[Any]] = []
     taken, truncated = 0, False
     while not truncated and (part := connection.fetchmany(_FETCH)):
@@ -123,20 +127,33 @@ def run(connection: duckdb.DuckDBPyConnection, sql: str, limits: QueryLimits) ->
                 break
             if taken > limits.max_bytes:
                 return {"failed": f"One row exceeds {limits.max_bytes} bytes."}
-            rows.append([encode(cell) for cell in row])
+            rows.append(
+                [
+                    encode(parse(cell, texts[place]) if place in texts else cell)
+                    for place, cell in enumerate(row)
+                ]
+            )
     return {
-        "columns": [str(column[0]) for column in described],
-        "types": [_type(str(column[1])) for column in described],
+        "columns": relation.columns,
+        "types": [_type(str(kind)) for kind in kinds],
         "rows": rows,
         "truncated": truncated,
     }
+
+
+def _with_texts(sql: str, count: int, texts: Collection[int]) -> str:
+    """The query with these columns as DuckDB writes them; it keeps the order of rows."""
+    names = [f"column_{place}" for place in range(count)]
+    cells = [f"CAST({each} AS VARCHAR)" if at in texts else each for at, each in enumerate(names)]
+    query = sql.rstrip("; \n")
+    return f"SELECT {', '.join(cells)} FROM ({query}\n) AS given ({', '.join(names)})"  # noqa: S608
 
 
 def _type(declared: str) -> str:
     """The lower-case name of a ``bos.common.v1.ColumnType``."""
     if declared.startswith("TIMESTAMP"):
         return "timestamp"
-    if declared.endswith("]"):
+    if declared.endswith("]") or declared.startswith(("STRUCT(", "MAP(")):
         return "structured"
     return _TYPES.get(declared.partition("(")[0], "string")
 

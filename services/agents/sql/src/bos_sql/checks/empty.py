@@ -87,8 +87,12 @@ def explanation(shape: Shape, findings: Sequence[Finding], *, is_stated: bool = 
         if finding.probe.without is None and not finding.probe.is_grouped:
             if not finding.has_rows:
                 # Conditions of joins are kept in the probe, so that no table is known to be empty.
-                source = f"the join of {names}" if len(shape.tables) > 1 else names
-                return f"Without any filter there are no rows either: {source} has none."
+                if len(shape.tables) > 1:
+                    return (
+                        "Without any filter in WHERE there are no rows either: no rows of"
+                        f" {names} meet the conditions of the join."
+                    )
+                return f"Without any filter there are no rows either: {names} has none."
             if len(filters) == 1:
                 values = _known_values(shape, filters[0])
                 if is_stated and not values:

@@ -2,7 +2,8 @@
 
 A query agrees if the formula stands in its result (or orders or restricts it), over rows that meet
 the metric's filters, and if nothing else narrows or splits these rows than the metric's dimensions
-and its time column. A result column that bears the metric's name must be computed by the formula.
+and its time column. Where a result column bears the metric's name, that one is judged and no other;
+else one of them has to agree. Beside a period of the metric's own, other dates may narrow it.
 """
 
 from __future__ import annotations
@@ -63,15 +64,17 @@ class _Judge:
 
     def problems(self, outputs: Sequence[Output], named: Metric) -> Iterator[str]:
         """Problems of the query; the first one is worth saying."""
-        uses = [use for output in outputs for use in self._uses(output)]
-        if not uses:
-            yield f"its result does not hold {self._metric.formula}"
         names = {phrase(name) for name in (named.name, *named.synonyms)}
-        for output in outputs:
-            if phrase(output.alias) in names and not any(self._uses(output)):
+        bearing = [output for output in outputs if phrase(output.alias) in names]
+        if not any(use for output in outputs for use in self._uses(output)):
+            yield f"its result does not hold {self._metric.formula}"
+        for output in bearing:
+            if not any(self._uses(output)):
                 yield f"its column {output.alias} is not {self._metric.formula}"
-        for filters, groups in uses:
-            yield from self._rows_differ(filters, groups)
+        uses = [use for output in bearing or outputs for use in self._uses(output)]
+        problems = [list(self._rows_differ(filters, groups)) for filters, groups in uses]
+        if bearing or all(problems):
+            yield from (problem for found in problems for problem in found)
 
     def _uses(self, output: Output) -> Iterator[tuple[frozenset[Filter], frozenset[Column]]]:
         """Conditions and groups of the rows over which the formula stands in ``output``."""
@@ -86,7 +89,11 @@ class _Judge:
         if missing := own - {each.text for each in filters}:
             texts = self._metric.filters or tuple(sorted(missing))
             yield f"it leaves out a condition that belongs to it: {' AND '.join(texts)}"
+        columns = {f"{table}.{name}" for each in filters for table, name in each.columns}
+        has_period = self._time in columns
         for each in sorted(filters, key=lambda each: each.text):
+            if has_period and all(self._is_date(*column) for column in each.columns):
+                continue
             if each.text not in own:
                 yield from self._strange(each.columns, "restricts", is_null_test=each.is_null_test)
         yield from self._strange(groups, "splits")

@@ -268,12 +268,11 @@ def _value_if(case: exp.Case, *, is_sum: bool) -> exp.Expr | None:
 
 
 def _is_join(part: exp.Expr, found: Normal) -> bool:
-    return (
-        isinstance(part, exp.EQ)
-        and isinstance(part.left, exp.Column)
-        and isinstance(part.right, exp.Column)
-        and len({table for table, _ in found.columns}) > 1
-    )
+    """Whether it equates what one table holds with what another one does, such as their months."""
+    if not isinstance(part, exp.EQ) or len(found.parts) != 2:
+        return False
+    left, right = ({table for table, _ in side.columns} for side in found.parts)
+    return bool(left) and bool(right) and not left & right
 
 
 def _is_arithmetic(found: Normal) -> bool:

@@ -97,11 +97,14 @@ class Lineage:
             return known
         self._enter()
         select = _select(scope)
+        sources = scope.selected_sources.values()
+        # What another source sums up before it is joined narrows no rows of this one.
         inner = [
             self._rows(branch)
-            for source in scope.selected_sources.values()
+            for source in sources
             if isinstance(source[1], Scope)
             for branch in _branches(source[1])
+            if len(sources) == 1 or not _is_summed_up(branch)
         ]
         below = frozenset[Filter]().union(*(each.filters for each in inner))
         plain = self._normaliser(scope, Rows(below))
@@ -201,6 +204,13 @@ def _select(scope: Scope) -> exp.Select:
     if not isinstance(select, exp.Select):
         raise Untraceable
     return select
+
+
+def _is_summed_up(scope: Scope) -> bool:
+    select = _select(scope)
+    return select.args.get("group") is not None or any(
+        each.find(exp.AggFunc) is not None for each in select.selects
+    )
 
 
 def _branches(scope: Scope) -> list[Scope]:

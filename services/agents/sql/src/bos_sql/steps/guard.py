@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from bos_sql.metrics import SqlMetrics
     from bos_sqlguard import Verdict, Violation
 
-# A query that violates only this rule is a mistake and no attack: it does not run, and is
+# A query that violates only these rules is a mistake and no attack: it does not run, and is
 # corrected like a syntax error that the database reports.
-_SYNTAX_RULES = frozenset({"PARSE"})
+_SYNTAX_RULES = frozenset({"PARSE", "RESERVED_WORD"})
 _MAX_GUARDS = 8
 
 
@@ -41,7 +41,7 @@ class SafetyDecision:
     """Violated rules: ``dialect``, ``rule``, ``message``, ``detail``."""
     user_message: str = ""
     is_syntax_error: bool = False
-    """Refused only because it cannot be parsed."""
+    """Refused only because it cannot be parsed, or for a reserved word without quotes."""
 
 
 class QueryGuard:

@@ -40,11 +40,22 @@ async def apply_role(
         )
     async with _administrator(url) as administrator:
         if not may_exist and await administrator.has_role(role):
-            raise FailedPrecondition(
-                f"There is a role {role} already, which something else may use. Choose another name"
-                " by --role, or use --force to take it over."
-            )
+            raise role_exists(role)
         await administrator.provision(script, role, password)
+
+
+async def has_role(url: str, role: str) -> bool:
+    """Whether the server at ``url`` has a role of this name."""
+    async with _administrator(url) as administrator:
+        return await administrator.has_role(role)
+
+
+def role_exists(role: str) -> FailedPrecondition:
+    """The refusal to take a role over."""
+    return FailedPrecondition(
+        f"There is a role {role} already, which something else may use. Choose another name"
+        " by --role, or use --force to take it over."
+    )
 
 
 @asynccontextmanager
