@@ -203,8 +203,8 @@ describe("the queue of drawings", () => {
 test("the table has the rows of the chart, under the titles of its axes", () => {
   const { columns, rows } = chartTable(accepted(BARS));
   expect(columns).toEqual([
-    { name: "Region", type: "COLUMN_TYPE_STRING" },
-    { name: "Revenue", type: "COLUMN_TYPE_DOUBLE" },
+    { name: "Region", type: "COLUMN_TYPE_STRING", unit: "" },
+    { name: "Revenue", type: "COLUMN_TYPE_DOUBLE", unit: "" },
   ]);
   expect(rows).toEqual([["North", 12.5], ["South", 7]]);
 });
