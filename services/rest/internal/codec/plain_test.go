@@ -89,7 +89,7 @@ func TestPlainFormIsThatOfTheGoldenCases(t *testing.T) {
 
 func TestEnumValueOfANewerVersionIsItsNumber(t *testing.T) {
 	column := &commonv1.Column{Name: "n", Type: 77}
-	if got, err := Plain.JSON(column); err != nil || string(got) != `{"name":"n","type":77}` {
+	if got, err := Plain.JSON(column); err != nil || string(got) != `{"name":"n","type":77,"unit":""}` {
 		t.Errorf("%s %v", got, err)
 	}
 }

@@ -117,7 +117,8 @@ func (d *documents) WatchDocument(
 			err := call.Send(&documentsv1.WatchDocumentResponse{
 				Document: &documentsv1.Document{DocumentId: "d1", State: state},
 			})
-			if err != nil {
+			if err != nil { // the call may end while it sends
+				d.ended <- err
 				return err
 			}
 		}
