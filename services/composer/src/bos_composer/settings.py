@@ -17,7 +17,7 @@ class ComposerSettings(Settings):
 
     server: ServerSettings = Field(default_factory=ServerSettings.load)
     locale: str = Field(
-        default="en_IN", description="How numbers are written, such as en_IN, en_US or de_DE"
+        default="en", description="How numbers are written, such as en_IN, en_US or de_DE"
     )
     currency: str = Field(
         default="",

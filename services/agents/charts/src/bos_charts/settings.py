@@ -13,7 +13,7 @@ class ChartsSettings(AgentServiceSettings):
     model_config = SettingsConfigDict(env_prefix="BOS_CHARTS_")
 
     locale: str = Field(
-        default="en_IN",
+        default="en",
         description="Locale of numbers and dates on axes, such as en_IN or de_DE",
     )
     max_input_rows: int = Field(
