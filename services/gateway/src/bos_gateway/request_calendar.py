@@ -64,9 +64,9 @@ def _calendar_text(key: str, value: object) -> str:
         case "fiscal_year_first_month", float(month) if month in range(1, 13):
             return str(int(month))
         case "fiscal_year_first_month", str(text):
-            month = text.strip()
-            known = month.isdecimal() and len(month) <= 2 and 1 <= int(month) <= 12
-            return str(int(month)) if known else ""
+            digits = text.strip()
+            known = digits.isdecimal() and len(digits) <= 2 and 1 <= int(digits) <= 12
+            return str(int(digits)) if known else ""
         case _:
             return ""
 

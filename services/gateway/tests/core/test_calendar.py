@@ -62,6 +62,6 @@ def test_calendar_of_a_request_is_written_as_prompts_read_it_or_refused_by_name(
             kept = normalise(request, [AgentCard(name="one")], max_context_bytes=65536)
             found.append((key, sent, kept.context[key]))
         except InvalidArgument as refused:
-            assert f"request.context.{key}: must be " in str(refused), sent
-            found.append((key, sent, ""))
+            named = f"request.context.{key}: must be " in str(refused)
+            found.append((key, sent, "" if named else str(refused)))
     assert found == list(rows)
