@@ -52,11 +52,13 @@ def test_weeks_quarters_and_today_follow_the_calendar_of_the_context() -> None:
         for fields, line in (
             ({"first_day_of_week": "sunday"}, "last_week: 2026-06-07..2026-06-13"),
             ({"first_day_of_week": "saturday"}, "last_week: 2026-06-06..2026-06-12"),
+            ({"first_day_of_week": "Sunday"}, "last_week: 2026-06-07..2026-06-13"),
             ({"first_day_of_week": "odin"}, "last_week: 2026-06-08..2026-06-14"),
             ({"fiscal_year_first_month": "2"}, "this_quarter: 2026-05-01..2026-07-31"),
             ({"fiscal_year_first_month": "4"}, "this_fiscal_year: 2026-04-01..2027-03-31"),
             ({"fiscal_year_first_month": "10"}, "last_fiscal_year: 2024-10-01..2025-09-30"),
             ({"fiscal_year_first_month": "13"}, "this_quarter: 2026-04-01..2026-06-30"),
+            ({"fiscal_year_first_month": "1" * 5000}, "this_quarter: 2026-04-01..2026-06-30"),
         )
         if line not in dates(current_date="2026-06-15", **fields)
     ]

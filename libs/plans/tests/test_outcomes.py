@@ -30,6 +30,8 @@ RUNS = (
     ("a:NOT_IN_SOURCE b:NOT_IN_SOURCE", "NOT_IN_SOURCE"),
     ("a:NOT_IN_SOURCE b:SKIPPED<a c:SKIPPED<b", "NOT_IN_SOURCE"),
     ("a:NOT_IN_SOURCE b:ANSWERED", "PARTLY"),
+    ("a:NOT_IN_SOURCE b:ANSWERED<a", "PARTLY"),
+    ("a:DENIED b:ANSWERED<a", "PARTLY"),
     ("a:NOT_IN_SOURCE b:DENIED", "DENIED"),
     ("a:DENIED", "DENIED"),
     ("a:ANSWERED b:DENIED<a", "DENIED"),
@@ -46,6 +48,8 @@ RUNS = (
     ("a:UNSPECIFIED b:ANSWERED<a", "PARTLY"),
     ("a:DENIED b:UNSPECIFIED", "UNSPECIFIED"),
     ("a:UNSPECIFIED b:SKIPPED<a", "UNSPECIFIED"),
+    ("a:DENIED<b b:SKIPPED<a", "DENIED"),
+    ("a:ANSWERED<b b:EMPTY<a", "ANSWERED"),
 )
 
 

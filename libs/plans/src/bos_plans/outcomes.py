@@ -75,7 +75,8 @@ def run_outcome(steps: Mapping[str, EndedStep], *, cut_off: bool = False) -> Out
     """
     said = {step.outcome for step in steps.values()}
     needed = {need for step in steps.values() for need in step.needs}
-    ends = {_cause(steps, step_id) for step_id in steps if step_id not in needed}
+    # Steps that need each other are all ends, so that every run has an outcome.
+    ends = {_cause(steps, step_id) for step_id in (steps.keys() - needed or steps)}
     found = _combined(said, ends) if steps else Outcome.OUTCOME_ANSWERED
     return Outcome.OUTCOME_CUT_OFF if cut_off and found == Outcome.OUTCOME_ANSWERED else found
 
@@ -88,7 +89,7 @@ def _combined(said: set[Outcome], ends: set[Outcome]) -> Outcome:
         if failed:
             return Outcome.OUTCOME_PARTLY if said & _OF_SUCCESSES else Outcome.OUTCOME_UNSPECIFIED
         return without[0]
-    if failed or without:
+    if failed or without or said & set(_WITHOUT_ANSWER):
         return Outcome.OUTCOME_PARTLY
     if lacks := [each for each in _LACKS if each in said]:
         return lacks[0]

@@ -11,8 +11,9 @@ from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import from_value_map
 from bos_llm import Models
 from bos_sql.agent import SqlAgent
+from bos_sql.database.file_words import sounds_like_files
 from bos_sql.database.metadata import database_sources
-from bos_sql.database.uploaded_files import files_overview, sounds_like_files
+from bos_sql.database.uploaded_files import files_overview
 from bos_sql.grounding.cache import MetadataIndexes
 from bos_sql.settings import SqlSettings
 from bos_testkit.agents import agent_server, call_agent
@@ -87,6 +88,17 @@ async def found(task: str, envelope: dict[str, Any] | None = None) -> list[str] 
         ("sales.csv的总金额是多少？", ["sales"]),
         ("アップロードしたファイルの合計は？", list(FILES)),
         ("업로드한 파일의 합계는?", list(FILES)),
+        ("Durchschnittspreis in der Datei", list(FILES)),
+        ("Cuántas filas tienen los archivos que he subido", list(FILES)),
+        ("Quante righe hanno i file caricati?", list(FILES)),
+        ("Hoeveel regels heeft mijn bestand?", list(FILES)),
+        ("这个表格有多少行？", list(FILES)),
+        ("Somme du fichier customers", ["customers"]),
+        ("From sales.csv, how many orders were created in May?", ["sales"]),
+        ("Most creative or salvage items exported, in sales.csv", ["sales"]),
+        ("Wie viele Zeilen von sales.csv wurden im Mai erstellt?", ["sales"]),
+        ("sales.csv里五月生成了多少订单？", ["sales"]),
+        ("Erstelle eine Übersicht der Beträge aus sales.csv", ["sales"]),
     ],
 )
 async def test_task_about_files_reads_those_that_it_names(task: str, tables: list[str]) -> None:
@@ -105,9 +117,25 @@ async def test_task_about_files_reads_those_that_it_names(task: str, tables: lis
         "Is there an invoice in contract.pdf?",
         "Speichere die Kunden als Datei sales.csv",
         "把客户导出到文件 sales.csv",
+        "Save the top customers in sales.csv",
+        "Create sales.csv with the top customers",
+        "Export all: save them as broken.csv",
+        "Guarda los clientes en el archivo sales.csv",
+        "Сохраните клиентов в файл sales.csv",
+        "Wie hoch ist der Bestand an Pumpen pro Lager?",
+        "¿Cuánto han subido los precios este año?",
+        "以表格形式列出每月销售额",
+        "表格显示每月销售额",
+        "Valore della merce caricata per mese",
+        "Pedidos del archivo histórico por año",
+        "Distinct values in customers.zip",
+        "Average of orders.numbers",
+        "Sum of amounts in payload.json",
+        "x " + ".csv" * 3000 + "é!",
+        "." * 12000,
     ],
 )
-async def test_task_that_makes_a_file_reads_the_database(task: str) -> None:
+async def test_task_of_no_file_that_is_there_reads_the_database(task: str) -> None:
     assert await found(task) is None
 
 
@@ -128,9 +156,14 @@ def test_other_tasks_do_not_even_look_at_files(task: str) -> None:
     ("task", "said"),
     [
         ("Sum of the amounts in sales_2030.csv", "'sales_2030.csv'. Uploaded and readable"),
-        ("Rows of legacy.json", "'legacy.json' cannot be read as a table. Save it as CSV or XLSX"),
+        (
+            "Rows of the file legacy.json",
+            "'legacy.json' cannot be read as a table. Save it as CSV or XLSX",
+        ),
         ("Wie viele Zeilen hat die Datei in alt.mdb?", "'alt.mdb' cannot be read as a table"),
-        ("统计数据.json里有多少行？", "json' cannot be read as a table"),
+        ("Rows of 'legacy.json'", "'legacy.json' cannot be read as a table"),
+        ("Lignes du fichier vieux.xml", "'vieux.xml' cannot be read as a table"),
+        ("文件 统计数据.json里有多少行？", "json' cannot be read as a table"),
         ("Summe aus umsatz.xls", "There is no uploaded file 'umsatz.xls'"),
         ("Rows of broken.csv", "'broken.csv' cannot be read as a table: it has no rows"),
     ],

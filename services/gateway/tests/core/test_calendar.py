@@ -37,9 +37,31 @@ def test_today_is_that_of_the_time_zone_of_the_request_or_else_of_the_deployment
     assert context(INDIA, current_date="2026-01-01")["current_date"] == "2026-01-01"
 
 
-def test_unknown_time_zone_is_refused_by_name() -> None:
-    for zone in ("Mars/Olympus", "../etc/passwd", "", 5):
+def test_calendar_of_a_request_is_written_as_prompts_read_it_or_refused_by_name() -> None:
+    rows = (
+        # key, as sent: as kept, empty if refused
+        ("time_zone", "Asia/Kolkata", "Asia/Kolkata"),
+        *(("time_zone", odd, "") for odd in ("Mars/Olympus", "../etc/passwd", "", 5)),
+        ("first_day_of_week", "Sunday", "sunday"),
+        ("first_day_of_week", " saturday ", "saturday"),
+        *(("first_day_of_week", odd, "") for odd in ("odin", "", 7, None)),
+        ("fiscal_year_first_month", 4, "4"),
+        ("fiscal_year_first_month", 1, "1"),
+        ("fiscal_year_first_month", " 04 ", "4"),
+        ("fiscal_year_first_month", "12", "12"),
+        *(
+            ("fiscal_year_first_month", odd, "")
+            for odd in (0, 13, 4.5, -1, True, None, "0", "13", "April", "", "1" * 5000, [4])
+        ),
+    )
+    found = []
+    for key, sent, _ in rows:
         request = AgentRequest(question="Why?")
-        request.context.update({"time_zone": zone})
-        with pytest.raises(InvalidArgument, match=r"request\.context\.time_zone"):
-            normalise(request, [AgentCard(name="one")], max_context_bytes=65536)
+        request.context.update({key: sent})
+        try:
+            kept = normalise(request, [AgentCard(name="one")], max_context_bytes=65536)
+            found.append((key, sent, kept.context[key]))
+        except InvalidArgument as refused:
+            named = f"request.context.{key}: must be " in str(refused)
+            found.append((key, sent, "" if named else str(refused)))
+    assert found == list(rows)

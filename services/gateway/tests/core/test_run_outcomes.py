@@ -45,10 +45,18 @@ ENDS = (
     (finished("a"), finished("b", FAILED), "PARTIALLY_SUCCEEDED", "PARTLY"),
     (finished("a", FAILED), finished("b", FAILED), "FAILED", "UNSPECIFIED"),
 )
+UNCOMPOSED = (
+    # the same, where the composer is away
+    (finished("a"), finished("b"), "PARTIALLY_SUCCEEDED", "ANSWERED"),
+    (DENIED, DENIED, "PARTIALLY_SUCCEEDED", "DENIED"),
+    (SKIPS, EXPIRED, "PARTIALLY_SUCCEEDED", "EXPIRED"),
+    (DENIED, finished("b", FAILED), "FAILED", "UNSPECIFIED"),
+)
 
 
-def ended(state: RunState, *, cut_off: bool = False) -> OrchestratorResponse:
-    return composed_response(state, START, ComposerOutput(answer="Well.", cut_off=cut_off))
+def ended(state: RunState, *, cut_off: bool = False, problem: str = "") -> OrchestratorResponse:
+    output = ComposerOutput(answer="Well.", cut_off=cut_off)
+    return composed_response(state, START, output, problem=problem)
 
 
 def of(step_id: str, end: LogEvent) -> LogEvent:
@@ -61,16 +69,17 @@ def of(step_id: str, end: LogEvent) -> LogEvent:
 @pytest.mark.requirement("Q-08", "Q-09")
 def test_run_fails_by_failures_alone() -> None:
     found = []
-    for first, second, *_ in ENDS:
+    rows = [(row, "") for row in ENDS] + [(row, "away") for row in UNCOMPOSED]
+    for (first, second, *_), problem in rows:
         state = after(planned(step("a", "echo"), step("b", "echo")))
         for each in (of("a", first), of("b", second)):
             then(state, each)
         if state.replanning:
             then(state, planned(revision=1))
-        response = ended(state)
+        response = ended(state, problem=problem)
         status, outcome = RunStatus.Name(response.status), Outcome.Name(response.outcome)
         found.append((status.removeprefix("RUN_STATUS_"), outcome.removeprefix("OUTCOME_")))
-    assert found == [(status, outcome) for *_, status, outcome in ENDS]
+    assert found == [(status, outcome) for (*_, status, outcome), _ in rows]
 
 
 def test_answer_that_was_cut_off_is_said_to_be() -> None:

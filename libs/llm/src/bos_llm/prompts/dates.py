@@ -93,9 +93,10 @@ def _hours(fields: Mapping[str, Value]) -> Iterator[str]:
 
 
 def _periods(today: date, fields: Mapping[str, Value]) -> Iterator[str]:
-    first_day = _FIRST_DAYS.get(_text(fields, _FIRST_DAY), 0)
+    first_day = _FIRST_DAYS.get(_text(fields, _FIRST_DAY).lower(), 0)
     month = _text(fields, _FISCAL)
-    fiscal = int(month) if month.isdecimal() and 1 <= int(month) <= 12 else 1
+    known = month.isdecimal() and len(month) <= 2 and 1 <= int(month) <= 12
+    fiscal = int(month) if known else 1
     for name, bounds in (*_BOUNDS, *(_FISCAL_BOUNDS if fiscal > 1 else ())):
         try:
             first, last = bounds(today, first_day, fiscal)

@@ -19,10 +19,11 @@ from bos_chassis.values import table_rows
 from bos_errors import NEUTRAL_INTERNAL_MESSAGE, BosError, Internal
 from bos_sql.card import sql_card
 from bos_sql.checks.run import Checked, checked
+from bos_sql.database.file_words import sounds_like_files
 from bos_sql.database.metadata import bounded, database_sources, list_tables, load_index
 from bos_sql.database.prefetch import PrefetchedOverviews
 from bos_sql.database.table_listing import asks_for_tables, tables_result
-from bos_sql.database.uploaded_files import FILES_DATABASE, files_overview, sounds_like_files
+from bos_sql.database.uploaded_files import FILES_DATABASE, files_overview
 from bos_sql.grounding.cache import MetadataIndexes
 from bos_sql.model_calls import ModelCalls
 from bos_sql.steps.attempts import run_attempts

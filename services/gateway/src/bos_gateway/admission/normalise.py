@@ -13,7 +13,7 @@ from bos.agent.v1 import AgentCard
 from bos.gateway.v1 import AgentRequest
 from bos_errors import FieldViolation, InvalidArgument
 from bos_gateway.admission.context_secrets import DeclaredKeys, without_secrets
-from bos_gateway.request_calendar import Calendar, is_time_zone
+from bos_gateway.request_calendar import Calendar, normalise_calendar
 from bos_plans import KNOWN_AGENTS, OutOfBounds, canonical_name, extent
 
 _TEXTS = (
@@ -30,7 +30,7 @@ def normalise(
     configured: Iterable[str] = (),
     models: Collection[str] = (),
 ) -> AgentRequest:
-    """The request with canonical agent names, or the reasons why it cannot be run.
+    """The request with canonical agent names and calendar, or the reasons why it cannot be run.
 
     Agents are found by name or alias, case-insensitively, as those of plans are; empty names and
     repetitions are dropped. A name that Bos knows is none to refuse where its agent is absent: the
@@ -52,16 +52,11 @@ def normalise(
         violations.append(FieldViolation("request.question", "must not be empty"))
     if problem := _context_problem(request.context, max_context_bytes):
         violations.append(FieldViolation("request.context", problem))
-    if "time_zone" in request.context and not is_time_zone(request.context["time_zone"]):
-        violations.append(
-            FieldViolation(
-                "request.context.time_zone", "must be an IANA name such as Europe/Berlin"
-            )
-        )
-    if problem := _model_problem(request.model, models):
-        violations.append(FieldViolation("request.model", problem))
     normalised = AgentRequest()
     normalised.CopyFrom(request)
+    violations += normalise_calendar(normalised.context)
+    if problem := _model_problem(request.model, models):
+        violations.append(FieldViolation("request.model", problem))
     for field in ("prefer_agents", "disable_agents"):
         known, unknown = _agent_names(getattr(request, field), agents)
         getattr(normalised, field)[:] = known

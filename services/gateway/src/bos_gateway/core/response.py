@@ -67,11 +67,15 @@ def composed_response(
 
 
 def _status(steps: Sequence[StepState], problem: str) -> gateway.RunStatus:
-    """How a composed run ends: partial without some of its steps, failed only by failures."""
+    """How a composed run ends: partial without some of its steps, failed only by failures.
+
+    An answer that could not be composed fails a run of which no step has an outcome.
+    """
     good = [step.succeeded for step in steps]
     if all(good) and not problem:
         return gateway.RUN_STATUS_SUCCEEDED
-    failed = problem or any(step.settled and not step.outcome for step in steps)
+    unanswered = problem and not any(step.outcome for step in steps)
+    failed = unanswered or any(step.settled and not step.outcome for step in steps)
     if failed and not any(good):
         return gateway.RUN_STATUS_FAILED
     return gateway.RUN_STATUS_PARTIALLY_SUCCEEDED
