@@ -42,6 +42,15 @@ def test_amounts_are_written_as_the_locale_writes_them() -> None:
         ("de_DE", "INR", "175.206,00\N{NO-BREAK SPACE}₹"),
     ):
         assert NumberFormat(locale).money(Decimal(175206), currency) == written, locale
+    amounts = {
+        "0.0025": "$0.0025",
+        "-0.004": "-$0.004",
+        "-0.00": "$0.00",
+        "1000.5": "$1,000.50",
+        "1000.0000": "$1,000.00",
+        "999.995": "$1,000.00",
+    }
+    assert {each: NumberFormat("en_US").money(Decimal(each), "USD") for each in amounts} == amounts
 
 
 def test_units_are_those_of_the_table_the_name_and_the_deployment() -> None:

@@ -16,6 +16,7 @@ SOURCES = [
     "What was the revenue of 2024? Contract of 45 months, order 88123.",
     {"revenue": Decimal("1752061.37"), "share": 0.4368, "customers": 1042, "loss": -350},
     [["Acme", 99000.5], ["Globex", 412]],
+    "Limits 710,820,930; a cost of 1 crore 37 lakh and a rate of 12.6. Paid 0.055",
 ]
 HELD = """
 The revenue was Rs.17,52,061.37, 43.7 percent of it from Acme.
@@ -25,6 +26,8 @@ Le chiffre d'affaires : 1 752 061,37 €, soit 43,68 %.
 More than 1,000 customers, almost 1.8 million, a loss of 350 and of −350.
 In 2023 and 2025, on 2025-07-01 at 12:45, Q3, FY2026, the 45th, version 10.4.77, 14 days.
 See [45], [51, 52] and [order 88123](https://example.com/77777?x=4242).
+Vom 1.1. bis 31.3. und 15.12., am 4.7., um 14.30 Uhr und 22.15h, Satz 12.6.
+Limits of 820 and 930, cost 1 crore 37 lakh or 13,700,000, paid 55‰.
 101. Acme: 99,000.5
 `SELECT 5555` and ``x = 6666``
 ```
@@ -48,6 +51,9 @@ UNFOUND = (
     ("5555 `5555`", ["5555"]),
     ("Sum: 99,412.50 [2]", ["99,412.50"]),
     ("The year 3024 cost 2024.", ["3024"]),
+    ("The share was 12.5. Costs fell by 32.12. and 14.75 h.", ["12.5", "32.12", "14.75"]),
+    ("1 crore 38 lakh, 56‰", ["1 crore 38", "56"]),
+    (f"[a](/{'1' * 1999}) [a](/ 5555)", ["5555"]),
     ("~~~\n1\n~~~\n6666", ["6666"]),
 )
 

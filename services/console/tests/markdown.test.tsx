@@ -18,6 +18,12 @@ describe("every character of an answer can be read", () => {
     ["a <!-- note --> b", "a <!-- note --> b"],
     ["> <b>bold</b>\n", "\n<b>bold</b>\n"],
     ["It costs $5 and the other $10, or $5/$10.", "It costs $5 and the other $10, or $5/$10."],
+    ["Revenue ($) and net_amount ($)", "Revenue ($) and net_amount ($)"],
+    ["| customer | revenue ($) | unit_price ($) |\n|-|-|-|", "customerrevenue ($)unit_price ($)"],
+    ["|a|b_1|\n|-|-|\n|$5|unit_price$|", "ab_1$5unit_price$"],
+    ["cd $HOME_DIR/$USER", "cd $HOME_DIR/$USER"],
+    ["![of $x_1$](https://a.example/x.png)", "[image left out: of $x_1$]"],
+    ["as in \\[1\\] and \\[12\\]", "as in [1] and [12]"],
     ["Run `$x_1$` and ``a``.", "Run $x_1$ and a."],
     ["    indented $x_1$ code", "indented $x_1$ code\n"],
   ])("%j", (text, read) => expect(words(text)).toBe(read));
@@ -46,12 +52,20 @@ describe("formulas", () => {
     ["so\n\n$$\na * b * c\n$$", "a * b * c", true],
     ["\\[ \\frac{1}{2} \\]", "\\frac{1}{2}", true],
     ["面積は$x^2$です", "x^2", false],
+    ["($x_1$) and $|x_2|$", "|x_2|", false],
+    ["|a|\n|-|\n|$x^2$|", "x^2", false],
   ])("%j is read before Markdown", (text, source, isDisplayed) => {
     expect(html(text)).toContain(mathml(source, isDisplayed));
   });
   test.each(["\\frac{1}{", "\\unknown{x}", "\\def\\a{\\a\\a}\\a"])("%j is shown as it stands", (source) => {
     expect(mathml(source)).toBe(`<code>${source}</code>`);
   });
+  test.each([
+    ["\\rule{1em}{90000em}", '<mspace width="1em"></mspace>'],
+    ["\\rule{80pt}{5em}", '<mspace height="5em"></mspace>'],
+    ["\\raisebox{40em}{x}", "<mpadded><mstyle"],
+    ["\\genfrac{}{}{90em}{}{1}{2}", "<mfrac><mn>1</mn><mn>2</mn></mfrac>"],
+  ])("%j has no length above five em", (source, shown) => expect(mathml(source)).toContain(shown));
   test.each(["\\href{javascript:alert(1)}{x}", "\\includegraphics{https://a.example/x.png}", "\\style{color:red}{x}"])(
     "%j brings no address and no style",
     (source) => expect(mathml(source)).not.toMatch(/href=|src=|style=|<img|<a /),

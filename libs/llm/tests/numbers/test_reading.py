@@ -94,6 +94,13 @@ def test_text_decides_what_a_number_is() -> None:
         ("US$5M, USD1,200.50, 5kg", [["5", "5000000"], ["1200.5"], ["5"]]),
         ("12.07.2025, 07/12/2025", [["2025"], ["2025"]]),
         ("1,2,3", [["1"], ["2"], ["3"]]),
+        ("1.000.000.000, 9.876.543.210", [["1000000000"], ["9876543210"]]),
+        ("350 × 105 = 36,750", [["350"], ["105"], ["36.750", "36750"]]),
+        ("45 x 1050, 1920x1080", [["45"], ["1050"], ["1920"]]),
+        ("2*10**6, 2 x 10^{6}, 2 × 10^-3, 2·10⁻³", [["2E6"], ["2E6"], ["0.002"], ["0.002"]]),
+        ("1억 2,345만, 1 crore 37 lakh", [["100023450", "123450000"], ["13700000"]]),
+        ("37 lakh 1 crore, 1 crore 5%", [["3700000"], ["1E7"], ["1E7"], ["5"]]),
+        ("45‰, 45%", [["45", "4.5"], ["45"]]),
         ("ISO27001 COVID-19 Q3 FY24 v1.2.3 10.0.0.1 192.168.100.200 12:30 21st gpt-4", []),
         ("1" * 41, []),
     ):
@@ -103,10 +110,17 @@ def test_text_decides_what_a_number_is() -> None:
     assert not wrong
 
 
-def test_a_plain_space_separates_groups_or_numbers() -> None:
-    (number,) = read_numbers("the top 5 100 items")
-    assert number.written == "5 100"
-    assert [part.written for part in number.parts] == ["5", "100"]
+def test_a_space_or_comma_separates_groups_or_numbers() -> None:
+    for text, parts in (
+        ("5 100", ["5", "100"]),
+        ("100,200,300", ["100", "200", "300"]),
+        ("1,000,200", []),
+        ("100,200,300.5", []),
+        ("1 crore 37", ["1", "37"]),
+    ):
+        (number,) = read_numbers(f"the top {text} lakh")
+        assert number.written == text
+        assert [part.written for part in number.parts] == parts, text
 
 
 def test_places_are_those_of_the_text() -> None:

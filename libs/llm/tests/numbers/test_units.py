@@ -18,6 +18,7 @@ bare: order_count orders invoices quantity qty units hours days score rank accou
 bare: currency_code iso_code customer_id invoice_no year month price_index amount_cents dose_mg
 bare: weight_kg distance_km temperature voltage usd eur inr total_all price_top world_cup hash_php
 bare: drawing_cad retry_try sum_mad total_pen flags_top list_all
+bare: dauer_sek laufzeit_sek parts_nok lab_inr
 """
 
 
@@ -51,11 +52,22 @@ def test_comments_declare_one_currency_or_none() -> None:
             ("Revenue (USD million)", ""),
             ("Sum of the lines (SQL)", ""),
             ("in our own currency", ""),
+            ("Paid to suppliers, in INR", "INR"),
+            ("Currency: SEK", "SEK"),
+            ("Test result (INR)", ""),
+            ("Number of orders in ALL regions", ""),
+            ("Total in ALL regions", ""),
+            ("Lines of code in PHP", ""),
+            ("Drawings made in CAD", ""),
+            ("Rank (TOP)", ""),
+            ("Number of invoices in EUR", ""),
+            ("Exchange rate (USD)", ""),
             ("", ""),
         )
-        if unit_in_comment(comment) != code
+        if unit_in_comment(comment, "net") != code
     ]
     assert not wrong
+    assert unit_in_comment("in EUR", "invoice_count") == ""
 
 
 def test_codes_are_capital_letters() -> None:

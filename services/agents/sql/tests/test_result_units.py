@@ -30,9 +30,17 @@ def catalog() -> Catalog:
         described("items", "sale_id int, cost money, tax numeric"),
     ]
     found = parse_curated(CURATED).applied_to(read_catalog("shop", tables))
-    sales, items = found.tables
-    taxed = [replace(each, comment="VAT in EUR") for each in items.fields if each.name == "tax"]
-    return replace(found, tables=(sales, replace(items, fields=(*items.fields[:2], *taxed))))
+    comments = {"tax": "VAT in EUR", "rate": "in EUR"}
+    commented = [
+        replace(
+            table,
+            fields=tuple(
+                replace(each, comment=comments.get(each.name, "")) for each in table.fields
+            ),
+        )
+        for table in found.tables
+    ]
+    return replace(found, tables=tuple(commented))
 
 
 def test_results_have_the_units_of_their_columns() -> None:

@@ -60,15 +60,12 @@ class NumberFormat:
         cent = Decimal(1).scaleb(-get_currency_precision(currency))
         exact = amount.quantize(cent, ROUND_HALF_UP)
         if not exact:
-            exact = amount  # a price below a cent is not zero
+            exact = amount or Decimal(0)  # a price below a cent is not zero; -0 is
         if currency == "INR" and self._locale.startswith("en"):
             return format_decimal(
-                exact,
-                format=_RUPEE_PATTERN,
-                locale=self._locale,
-                decimal_quantization=exact != amount,
+                exact, format=_RUPEE_PATTERN, locale=self._locale, decimal_quantization=False
             )
-        return format_currency(exact, currency, locale=self._locale)
+        return format_currency(exact, currency, locale=self._locale, decimal_quantization=False)
 
     def number(self, value: Decimal) -> str:
         """A number with the locale's separators and its significant digits; two decimals stay."""

@@ -7,9 +7,14 @@
 import type { Node } from "./literalHtml";
 
 const CODE = "(?<code>`{3,}[^]*?(?:`{3,}|$)|~{3,}[^]*?(?:~{3,}|$)|`[^`\\n]{1,2000}`)";
-const DISPLAYED = "\\$\\$(?<dollars>[^$]{1,2000})\\$\\$|\\\\\\[(?<brackets>[^]{1,2000}?)\\\\\\]";
-const INLINE = "\\\\\\((?<parentheses>[^\\n]{1,2000}?)\\\\\\)|(?<![\\\\$\\w])\\$(?<dollar>[^\\s$](?:[^$\\n]{0,500}[^\\s$])?)\\$(?![\\d$])";
-const SPANS = new RegExp(`${CODE}|${DISPLAYED}|${INLINE}`, "g");
+/** `\[1\]` is an escaped citation. */
+const DISPLAYED = "\\$\\$(?<dollars>[^$]{1,2000})\\$\\$|\\\\\\[(?!\\d{1,4}\\\\\\])(?<brackets>[^]{1,2000}?)\\\\\\]";
+const PARENTHESES = "\\\\\\((?<parentheses>[^\\n]{1,2000}?)\\\\\\)";
+/** In a row of a table, a dollar sign in one cell and one in another enclose no formula. */
+const OTHER_CELL = "(?=[^$|\\n]{0,500}\\|[^$\\n]{0,500}\\$)(?<=(?:^|\\n)[ ]{0,8}\\|[^\\n]{0,1000})";
+/** `revenue ($)` is a unit, and `$HOME_DIR/$USER` are variables. */
+const DOLLAR = `(?<![\\\\$\\w])\\$(?![)\\]*]|${OTHER_CELL})(?<dollar>[^\\s$](?:[^$\\n]{0,500}[^\\s$])?)\\$(?![\\dA-Z_\${])`;
+const SPANS = new RegExp(`${CODE}|${DISPLAYED}|${PARENTHESES}|${DOLLAR}`, "g");
 /** What prose between two amounts of money does not have. */
 const LATEX = /[\\^_{}]|^[a-z]$/i;
 const WORD = /\uE000((?:[0-9a-f]{2})+)\uE001/g;
@@ -32,9 +37,10 @@ export function remarkFormulas() {
 }
 
 function split(node: Node): void {
-  // Indented code and addresses are known once Markdown has been read.
+  // Indented code, addresses and descriptions of images are known once Markdown has been read.
   if (node.value !== undefined) node.value = restored(node.value);
   if (node.url !== undefined) node.url = restored(node.url);
+  if (node.alt) node.alt = restored(node.alt);
   if (!node.children) return;
   node.children = node.children.flatMap((child) => {
     if (child.type === "text" && child.value?.includes("\uE000")) return pieces(child.value);

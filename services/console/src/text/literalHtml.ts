@@ -7,6 +7,7 @@ export interface Node {
   type: string;
   value?: string;
   url?: string;
+  alt?: string | null;
   children?: Node[];
   data?: { hName: string; hProperties?: Record<string, string> };
 }

@@ -9,7 +9,7 @@ Written                              Read as
 ``1.234`` ``1,234``                  1234 or 1.234; the text alone does not decide
 ``١٬٢٣٤`` ``१,२३४`` ``１，２３４``          digits of all scripts
 ``1.2 million`` ``3 लाख`` ``5万``       with the scale; ``billion`` is 10⁹ or 10¹²
-``1億2345万``                          123450000
+``1億2345万`` ``1 crore 37 lakh``      123450000 and 13700000
 ``1.2e6`` ``1.2 × 10⁶``               1200000
 ``2.5–3.5 million``                  the scale of a range may hold for both ends
 ===================================  ============================================================
@@ -23,7 +23,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cache
 
@@ -51,8 +51,18 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _POWER = re.compile(
-    r"[eE]([+-]?\d{1,3})(?!\w)|\s?[×x*·]\s?10(?:\^|\*\*)?([+-]?\d{1,3}|[⁻⁰¹²³⁴-⁹]+)"
+    r"[eE]([+-]?\d{1,3})(?!\w)"
+    r"|\s?[×x*·]\s?10(?:(?:\^|\*\*)\{?([+-]?\d{1,3})\}?|([⁻⁰¹²³⁴-⁹]+))(?!\d)"
 )
+# ``vom 1.1. bis 31.3.`` and ``14.30 Uhr``. At the end of a sentence ``12.5.`` is a decimal.
+_MOMENT = re.compile(
+    r"""(?:(?P<after>(?<=\bam[ ])|(?<=\bab[ ])|(?<=\bvom[ ])|(?<=\bbis[ ])|(?<=\bzum[ ])
+          |(?<=\bund[ ])|(?<=\bdem[ ])|(?<=\bseit[ ]))|(?<![\w.,]))
+        (?:0?[1-9]|[12]\d|3[01])\.(?:0?[1-9]|1[0-2])\.(?!\d)(?(after)|(?=[ ]?[a-zäöü,;–-]))
+      | (?:[01]?\d|2[0-4])\.[0-5]\d(?=\s?(?:Uhr|h)\b)""",
+    re.VERBOSE,
+)
+_LIST = re.compile(r"[1-9]\d*(?:,[1-9]\d*){2,}")
 _ORDINAL = re.compile(r"(?:st|nd|rd|th|ère|er|ème|º|ª)(?!\w)|\.?[ºª]")
 _NAMED = re.compile(r"[A-Za-z\u00c0-\u024f\u0370-\u04ff][-_/]?$")
 _PREFIX = re.compile(r"(?:^|[^A-Za-z])([A-Z]{3}|Rs|Fr|kr|zł)$")
@@ -135,14 +145,16 @@ class Number:
     has_word: bool = False
     """Whether a scale or percent belongs to it."""
     parts: tuple[Number, ...] = ()
-    """The same text as several numbers, where a plain space may separate groups or numbers."""
+    """The same text as several numbers, where a space or comma may separate groups or numbers."""
+    may_be_moment: bool = False
+    """Whether it may be a day and month, or an hour and minute, with a point between them."""
 
     @property
     def is_trivial(self) -> bool:
-        """Whether it is a small whole number, which counts, names a day or ranks a row."""
+        """Whether it may be a day or time, or is a small whole number: a count, day or rank."""
         whole = all(each.value == each.value.to_integral_value() for each in self.readings)
         small = all(abs(each.value) <= _SMALL for each in self.readings)
-        return whole and small and not self.has_word
+        return self.may_be_moment or (whole and small and not self.has_word)
 
     @property
     def may_be_year(self) -> bool:
@@ -204,7 +216,8 @@ def _is_named(text: str, start: int) -> bool:
 def _of_digits(text: str, start: int, end: int) -> Iterator[Number]:
     written = text[start:end]
     readings = tuple(_readings(written)) if len(written) <= _MAX_DIGITS else ()
-    parts = [*_parts(text, start, end)] if not readings or " " in written else []
+    several = not readings or " " in written or _LIST.fullmatch(written)
+    parts = [*_parts(text, start, end)] if several else []
     if readings:
         yield _finished(text, start, end, readings, tuple(parts))
     else:
@@ -234,7 +247,7 @@ def _readings(written: str) -> Iterator[Reading]:
         head, *rest = written.split(kinds[0])
         if len(rest) == 1 and kinds[0] in ".,":
             yield _decimal(head, rest[0])
-        is_address = len(rest) == 3 and kinds[0] == "." and int(max(head, *rest)) < 256
+        is_address = len(rest) == 3 and kinds[0] == "." and all(map(_is_byte, (head, *rest)))
         if _are_groups(head, rest) and not is_address:
             yield _decimal(head + "".join(rest), "")
     elif len(kinds) == 2 and kinds[1] in ".," and written.count(kinds[1]) == 1:
@@ -242,6 +255,10 @@ def _readings(written: str) -> Iterator[Reading]:
         head, *rest = whole.split(kinds[0])
         if _are_groups(head, rest):
             yield _decimal(head + "".join(rest), fraction)
+
+
+def _is_byte(digits: str) -> bool:
+    return digits == "0" or (digits[0] != "0" and int(digits) < 256)
 
 
 def _are_groups(head: str, rest: list[str]) -> bool:
@@ -263,7 +280,7 @@ def _finished(
     """The number with its sign, exponent and scale."""
     digits = end
     if power := _POWER.match(text, end):
-        exponent = int((power[1] or power[2]).translate(_SUPERSCRIPTS))
+        exponent = int((power[1] or power[2] or power[3]).translate(_SUPERSCRIPTS))
         readings, end = tuple(each.scaled(exponent) for each in readings), power.end()
     has_word = False
     if word := _WORD_AFTER.match(text, end):
@@ -272,12 +289,13 @@ def _finished(
         readings = tuple(each.scaled(each_power) for each in readings for each_power in powers)
     if _SIGN.search(text[max(0, start - 3) : start]):
         readings = tuple(Reading(-each.value, each.unit) for each in readings)
-    return Number(text[start:digits], start, end, readings, has_word, parts)
+    is_moment = _MOMENT.match(text, start) is not None
+    return Number(text[start:digits], start, end, readings, has_word, parts, is_moment)
 
 
 def _powers(word: re.Match[str]) -> tuple[int, ...]:
     if word["percent"]:
-        return (0,)
+        return (0, -1) if word["percent"] == "‰" else (0,)
     if word["letter"]:
         return (0, _LETTERS[word["letter"].strip().lower()])
     if word["character"]:
@@ -288,24 +306,34 @@ def _powers(word: re.Match[str]) -> tuple[int, ...]:
 
 
 def _with_compounds(text: str, found: list[Number]) -> list[Number]:
-    """Numbers with the parts of one as one: ``1億2345万``."""
+    """Numbers with the parts of one as one: ``1億2345万``, ``1 crore 37 lakh``."""
     merged: list[Number] = []
     for number in found:
         last = merged[-1] if merged else None
-        if (
-            last is not None
-            and last.end == number.start
-            and text[last.end - 1] in _CHARACTERS
-            and last.readings[0].unit > number.readings[0].value
-        ):
-            total = Reading(
-                last.readings[0].value + number.readings[0].value, number.readings[0].unit
-            )
+        totals = _totals(text, last, number) if last else ()
+        if last and totals:
             written = text[last.start : number.start + len(number.written)]
-            merged[-1] = Number(written, last.start, number.end, (total,), True)
+            parts = (last, number) if last.end < number.start else ()
+            merged[-1] = Number(written, last.start, number.end, totals, True, parts)
         else:
             merged.append(number)
     return merged
+
+
+def _totals(text: str, high: Number, low: Number) -> tuple[Reading, ...]:
+    """Values of two numbers that are parts of one; none if they are two."""
+    between = text[high.end : low.start]
+    if between:
+        are_scaled = high.has_word and low.has_word and low.readings[0].unit > 1
+        are_one = between in (" ", _SPACE) and are_scaled
+    else:
+        are_one = text[high.end - 1] in _CHARACTERS
+    return tuple(
+        Reading(more.value + less.value, less.unit)
+        for more in high.readings
+        for less in low.readings
+        if are_one and more.unit > less.value
+    )
 
 
 def _with_ranges(text: str, found: list[Number]) -> list[Number]:
@@ -320,13 +348,11 @@ def _with_ranges(text: str, found: list[Number]) -> list[Number]:
             for each, unscaled in zip(high.readings, _readings(high.written), strict=False)
         ]
         scaled = [each.scaled(power) for each in low.readings for power in powers if power]
-        found[place] = Number(
-            low.written, low.start, low.end, (*low.readings, *scaled), low.has_word, low.parts
-        )
+        found[place] = replace(low, readings=(*low.readings, *scaled))
     return found
 
 
 def _original(number: Number, text: str) -> Number:
     written = text[number.start : number.start + len(number.written)]
     parts = tuple(_original(part, text) for part in number.parts)
-    return Number(written, number.start, number.end, number.readings, number.has_word, parts)
+    return replace(number, written=written, parts=parts)

@@ -31,7 +31,8 @@ _MONEY_TYPES = frozenset({"money", "smallmoney"})
 def declared_unit(field: Field) -> str:
     """Unit that metadata, comment, type or name of a column declares; empty if none does."""
     of_type = MONEY if field.type.casefold() in _MONEY_TYPES else ""
-    return field.unit or unit_in_comment(field.comment) or unit_in_name(field.name) or of_type
+    commented = unit_in_comment(field.comment, field.name)
+    return field.unit or commented or unit_in_name(field.name) or of_type
 
 
 def result_units(sql: str, dialect: Dialect, catalog: Catalog) -> Mapping[str, str]:
