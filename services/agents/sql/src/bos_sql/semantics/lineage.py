@@ -129,6 +129,8 @@ class Lineage:
             for join in select.args.get("joins") or ()
             if join.side == "LEFT" and join.alias_or_name in summed_up
         }
+        # Without groups there is one row, which matches all.
+        apart |= {alias for alias in summed_up if not any(map(_is_grouped, queries[alias]))}
         for alias, branches in queries.items():
             if len(sources) == 1 or alias not in apart:
                 yield from (self._rows(branch).filters for branch in branches)
@@ -228,10 +230,13 @@ def _select(scope: Scope) -> exp.Select:
 
 
 def _is_summed_up(scope: Scope) -> bool:
-    select = _select(scope)
-    return select.args.get("group") is not None or any(
-        each.find(exp.AggFunc) is not None for each in select.selects
+    return _is_grouped(scope) or any(
+        each.find(exp.AggFunc) is not None for each in _select(scope).selects
     )
+
+
+def _is_grouped(scope: Scope) -> bool:
+    return any(_select(scope).args.get(clause) is not None for clause in ("group", "having"))
 
 
 def _branches(scope: Scope) -> list[Scope]:
