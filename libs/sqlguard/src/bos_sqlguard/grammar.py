@@ -149,6 +149,8 @@ class _MySQLWriter(MySQLGenerator):
 
 
 class _PostgresWriter(PostgresGenerator):
+    MULTI_ARG_DISTINCT = True  # string_agg(DISTINCT a, ', ')
+
     def cast_sql(self, expression: exp.Cast, safe_prefix: str | None = None) -> str:
         if expression.meta.get(_TYPED_LITERAL):
             return f"{self.sql(expression, 'to')} {self.sql(expression, 'this')}"

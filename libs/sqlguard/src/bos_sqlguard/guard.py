@@ -48,6 +48,12 @@ _SIGNS = frozenset({TokenType.SEMICOLON, TokenType.L_PAREN, TokenType.R_PAREN, T
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 # Followed by these OVER opens a window; by others it is a name.
 _WINDOW = frozenset({TokenType.L_PAREN, TokenType.VAR, TokenType.IDENTIFIER})
+_BEFORE_NAMES = frozenset({TokenType.DOT, TokenType.ALIAS, TokenType.DCOLON})
+# The parser would take a column called interval, and what is done with it, for an interval.
+_AFTER_INTERVAL: Mapping[Dialect, frozenset[str]] = {
+    "duckdb": frozenset("+-*"),
+    "postgres": frozenset("+-*("),
+}
 _MISREAD: Mapping[Dialect, frozenset[str]] = {
     "duckdb": frozenset({"EXPORT_STATE", "ISNULL", "NOTNULL"}),
     "postgres": frozenset({"ISNULL", "NOTNULL", "REGEXP", "RLIKE"}),
@@ -282,7 +288,7 @@ def _check_misread_names(dialect: Dialect, tokens: list[Token]) -> None:
     misread = _MISREAD.get(dialect, frozenset())
     for place, token in enumerate(tokens):
         if token.token_type in _NOT_WORDS or (
-            place and tokens[place - 1].token_type in (TokenType.DOT, TokenType.ALIAS)
+            place and tokens[place - 1].token_type in _BEFORE_NAMES
         ):
             continue
         word = token.text.upper()
@@ -291,7 +297,7 @@ def _check_misread_names(dialect: Dialect, tokens: list[Token]) -> None:
         if (
             word in misread
             or (word == "FETCH" and after not in ("FIRST", "NEXT"))
-            or (word == "INTERVAL" and dialect == "duckdb" and after == "-")
+            or (word == "INTERVAL" and after in _AFTER_INTERVAL.get(dialect, ()))
             or (word == "OVER" and following is not None and following.token_type not in _WINDOW)
         ):
             raise _Refused(("RESERVED_WORD", token.text))

@@ -185,6 +185,7 @@ class Inspection:
             exp.All: self._check_quantifier,
             exp.Distinct: self._check_distinct,
             exp.Lateral: self._check_source,
+            exp.Interval: self._check_interval,
         }
         return checks
 
@@ -197,6 +198,8 @@ class Inspection:
         """``FROM a semi JOIN b`` names an alias where there are no joins of that name."""
         self._check_source(node)
         words = {str(node.args.get(part) or "").upper() for part in ("kind", "method")}
+        if self._dialect == "mysql" and node.side.upper() == "FULL":
+            self.broken.append(("PARSE", f"there is no FULL JOIN in MySQL and MariaDB; {_FULL}"))
         if foreign := words - _JOINS - _JOINS_OF.get(self._dialect, _NO_NAMES):
             self.broken.append(("NODE_NOT_ALLOWED", f"{' '.join(sorted(foreign))} JOIN"))
 
@@ -210,7 +213,14 @@ class Inspection:
         if not isinstance(node.parent, exp.Predicate):
             self.broken.append(("NODE_NOT_ALLOWED", f"{node.key} outside of a comparison"))
 
+    def _check_interval(self, node: exp.Interval) -> None:
+        """PostgreSQL has intervals of a text alone; anything else is a column of that name."""
+        if self._dialect == "postgres" and not node.this.is_string:
+            self.broken.append(("RESERVED_WORD", "interval"))
+
     def _check_distinct(self, node: exp.Distinct) -> None:
+        if node.args.get("on") and self._dialect not in ("duckdb", "postgres"):
+            self.broken.append(("PARSE", f"there is no DISTINCT ON in this dialect; {_ONE_EACH}"))
         if isinstance(node.parent, exp.Anonymous) and not node.expressions:
             self.broken.append(("NODE_NOT_ALLOWED", "DISTINCT without values"))
 
@@ -333,7 +343,8 @@ class Inspection:
             spelled = {name.lower(): name for name in visible}.get(node.name.lower())
             if spelled is not None:
                 detail = f"{node.name} is spelled {spelled} in its WITH: spell both alike"
-                self.broken.append(("NAME_NOT_ALLOWED", detail))
+                self.broken.append(("PARSE", detail))
+                return
         schema_name = self._stored(schema) if schema else self._policy.default_schema
         table_name = self._stored(node.this)
         fold_stored = self._policy.fold_stored
@@ -350,6 +361,8 @@ class Inspection:
         return fold(self._dialect, identifier.this, quoted=bool(identifier.quoted))
 
 
+_FULL = "write a LEFT JOIN UNION ALL a RIGHT JOIN of what has no match"
+_ONE_EACH = "number the rows by ROW_NUMBER() OVER (PARTITION BY ...), and keep the first"
 # By the server or its settings, a CTE is found by its name in any case or in its own alone.
 _CTES_BY_SETTING = frozenset({"mysql", "tsql"})
 _JOINS = frozenset({"", "INNER", "OUTER", "CROSS", "NATURAL"})

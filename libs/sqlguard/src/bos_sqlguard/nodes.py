@@ -181,8 +181,9 @@ DIALECT_RULES: Mapping[str, Mapping[type[exp.Expr], str]] = {
     },
     "mysql": _ELSEWHERE,
     "postgres": _ELSEWHERE,
-    "tsql": _ELSEWHERE,
+    "tsql": {exp.Interval: "RESERVED_WORD", **_ELSEWHERE},
     "sqlite": {
+        exp.Interval: "RESERVED_WORD",
         exp.RegexpLike: "FUNCTION_NOT_ALLOWED",
         exp.RegexpILike: "FUNCTION_NOT_ALLOWED",
         **_ELSEWHERE,

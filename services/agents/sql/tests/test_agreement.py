@@ -99,6 +99,18 @@ def _metric(catalog: Catalog, name: str) -> Metric:
         " SELECT r.m, r.revenue, t.target FROM r JOIN t ON r.m = t.month",
         "SELECT SUM(s.net) AS revenue, SUM(s.net) FILTER (WHERE s.gross > 9) AS large FROM sales s"
         " WHERE s.state <> 'void'",
+        # What is joined without dropping rows, or beside a sum of its own, narrows nothing.
+        "SELECT SUM(s.net) AS revenue, SUM(i.n) AS x FROM sales s LEFT JOIN (SELECT sale_id,"
+        " SUM(amount) AS n FROM items WHERE article = 'x' GROUP BY sale_id) i"
+        " ON i.sale_id = s.sale_id WHERE s.state <> 'void'",
+        "WITH r AS (SELECT channel, SUM(net) AS n FROM sales WHERE state <> 'void' GROUP BY 1)"
+        " SELECT SUM(n) AS revenue, MAX(g.goal) FROM r CROSS JOIN"
+        " (SELECT SUM(amount) AS goal FROM goals WHERE amount > 4) g",
+        "SELECT s.channel, SUM(s.net) FROM sales s, goals g WHERE s.state <> 'void'"
+        " AND date_trunc('month', s.sold_on) = g.month GROUP BY 1",
+        "SELECT channel, COUNT(*) FROM sales WHERE state <> 'void' GROUP BY 1 ORDER BY SUM(net)",
+        "SELECT SUM(net) FILTER (WHERE gross > 9) / SUM(net) AS share FROM sales"
+        " WHERE state <> 'void'",
     ],
 )
 def test_queries_that_compute_the_metric_agree(catalog: Catalog, sql: str) -> None:
@@ -148,6 +160,59 @@ def test_queries_that_compute_the_metric_agree(catalog: Catalog, sql: str) -> No
             "SELECT 1 AS one FROM shops WHERE 5 < (SELECT SUM(net) FROM sales)",
             "its result does not hold",
         ),
+        *[
+            (
+                f"WITH big AS (SELECT sale_id FROM {of} GROUP BY sale_id{having}) SELECT"
+                " SUM(s.net) AS revenue FROM sales s JOIN big b ON b.sale_id = s.sale_id"
+                " WHERE s.state <> 'void'",
+                f"restricts it by {column}",
+            )
+            for of, having, column in (
+                ("sales WHERE gross > 1000", "", "sales.gross"),
+                ("sales", " HAVING SUM(gross) > 1000", "sales.gross"),
+                ("items WHERE article = 'x'", "", "items.article"),
+            )
+        ],
+        (
+            "WITH a AS (SELECT sale_id, SUM(net) AS n FROM sales WHERE state <> 'void'"
+            " GROUP BY sale_id), b AS (SELECT sale_id FROM items WHERE article = 'x'"
+            " GROUP BY sale_id) SELECT SUM(a.n) AS revenue FROM a JOIN b ON b.sale_id = a.sale_id",
+            "restricts it by items.article",
+        ),
+        (
+            "SELECT SUM(s.net) AS revenue FROM sales s, goals g WHERE s.state <> 'void'"
+            " AND s.gross = g.amount * 2",
+            "restricts it by goals.amount",
+        ),
+        (
+            "SELECT SUM(s.net) AS revenue FROM sales s JOIN items i ON i.amount + 0 = s.gross"
+            " WHERE s.state <> 'void'",
+            "restricts it by items.amount",
+        ),
+        (f"{PLAIN} AND {MAY} AND paid_on IS NULL", "restricts it by sales.paid_on"),
+        (f"{PLAIN} AND {MAY} AND NOT (paid_on IS NULL)", "restricts it by sales.paid_on"),
+        (
+            f"{PLAIN} AND sold_on IS NOT NULL AND due_on >= '2026-05-01'",
+            "period is taken from sales.due_on",
+        ),
+        (f"{PLAIN} AND sold_on = due_on", "period is taken from sales.due_on"),
+        (
+            "SELECT SUM(CASE WHEN gross > 5 THEN net END) AS income, SUM(net) AS x FROM sales"
+            " WHERE state <> 'void'",
+            "name the one that is revenue so",
+        ),
+        *[
+            (
+                f"SELECT channel, {shown} AS income FROM sales WHERE state <> 'void'"
+                f" GROUP BY 1 {hidden}",
+                problem,
+            )
+            for shown, hidden, problem in (
+                ("SUM(net) FILTER (WHERE gross > 5)", "ORDER BY SUM(net)", "by sales.gross"),
+                ("SUM(gross)", "ORDER BY SUM(net)", "its result does not hold"),
+                ("SUM(gross)", "HAVING SUM(net) > 9", "its result does not hold"),
+            )
+        ],
     ],
 )
 def test_queries_that_compute_other_values_do_not(catalog: Catalog, sql: str, problem: str) -> None:

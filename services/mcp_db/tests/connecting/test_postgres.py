@@ -147,16 +147,23 @@ async def test_another_role_is_not_taken_over(bos_connect: Connect, shop: str, r
 async def test_second_database_of_a_server_gets_a_role_of_its_own(
     bos_connect: Connect, shop: str, role: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its files go to a folder that is made."""
+    """Its files go to a folder that is made; without that folder no run takes a role over."""
     monkeypatch.setattr("bos_mcp_db.connecting.command._ROLE", role)
     await administer(shop, f"CREATE ROLE {role} LOGIN")
     folder = bos_connect.folder / "made" / "deeper"
+    path = folder / f"shop-{role}_shop.password"
 
     done = await bos_connect(shop, "--apply", "--out", str(folder))
+    password = path.read_text()
+    again = await bos_connect(shop, "--apply", "--force", "--out", str(folder))
+    elsewhere = await bos_connect(shop, "--apply", "--force")
     await administer(shop, f"DROP OWNED BY {role}_shop; DROP ROLE {role}_shop")
 
-    assert (done.code, done.problems) == (0, [])
-    assert (folder / f"shop-{role}_shop.password").exists()
+    assert [(each.code, each.problems) for each in (done, again)] == [(0, [])] * 2
+    assert path.read_text() == password
+    assert not (folder / f"shop-{role}.password").exists()
+    assert elsewhere.code == 1
+    assert f"--role {role}_shop --force" in elsewhere.shown
 
 
 async def test_the_login_of_the_url_is_not_made_reader(bos_connect: Connect, shop: str) -> None:

@@ -91,7 +91,9 @@ class Options:
 @click.option("--name", default="", help="What the files are called; by default as the database.")
 @click.option("--no-model", is_flag=True, help="Draft from comments, keys and names alone.")
 @click.option("--apply", is_flag=True, help="Run the role's script, then try the role.")
-@click.option("--force", is_flag=True, help="Overwrite files; with --apply take over the role.")
+@click.option(
+    "--force", is_flag=True, help="Overwrite files; with --apply and --role take over that role."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, nothing else.")
 def connect(
     url: str,
@@ -189,19 +191,21 @@ async def _connect(options: Options, report: Report, *, is_named: bool) -> bool:
 async def _with_free_role(options: Options, *, is_named: bool) -> Options:
     """The options with a role that nothing else uses, found before a model is asked.
 
+    A role is of this database where its password file is in the folder; any other is taken over
+    by ``--force`` alone, and only by its name.
+
     Raises:
         FailedPrecondition: there is a role of that name already.
     """
-    if options.force or options.password.exists():
-        return options
-    if not is_named and await has_role(options.url, options.role):
-        own = re.sub(r"[^a-z0-9_]", "_", options.stem.lower())[:_STEM_CHARS]
-        options = replace(options, role=f"{_ROLE}_{own}")
-        if options.password.exists():
-            return options
-    if await has_role(options.url, options.role):
-        raise role_exists(options.role)
-    return options
+    own = re.sub(r"[^a-z0-9_]", "_", options.stem.lower())[:_STEM_CHARS]
+    choices = [options] if is_named else [options, replace(options, role=f"{_ROLE}_{own}")]
+    for each in choices:
+        if each.password.exists() or (is_named and options.force):
+            return each
+    for each in choices:
+        if not await has_role(each.url, each.role):
+            return each
+    raise role_exists(choices[-1].role)
 
 
 def _role_url(options: Options) -> str:

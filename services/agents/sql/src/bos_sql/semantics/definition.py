@@ -9,11 +9,11 @@ from sqlglot import exp
 
 from bos_sql.dialects.reading import Unreadable, read_query
 from bos_sql.semantics.expressions import Filter, Normal, Normaliser, TooLong, conjuncts
+from bos_sql.semantics.fields import Fields
 from bos_sqlguard import DIALECTS
 
 if TYPE_CHECKING:
     from bos_sql.grounding.catalog import Catalog, Metric
-    from bos_sql.semantics.expressions import Column
     from bos_sqlguard import Dialect
 
 
@@ -39,7 +39,8 @@ def define(metric: Metric, catalog: Catalog, dialect: Dialect) -> Definition:
     Raises:
         NotDefined: the formula is no aggregate, or a part is no SQL of ``dialect``.
     """
-    normaliser = Normaliser(_base_column, _no_subquery, lambda column: _nullable(catalog, column))
+    fields = Fields(catalog)
+    normaliser = Normaliser(_base_column, _no_subquery, fields.is_nullable, fields.is_date)
     formula = _normal(normaliser, _parsed(f"SELECT {metric.formula}", dialect).selects[0])
     if not formula.has_aggregate:
         raise NotDefined("the formula aggregates nothing; write it as SUM(table.field) or the like")
@@ -97,12 +98,3 @@ def _base_column(column: exp.Column) -> Normal:
 
 def _no_subquery(_: exp.Expr) -> Normal:
     raise NotDefined("a formula reads fields alone, no query")
-
-
-def _nullable(catalog: Catalog, column: Column) -> bool:
-    for table in catalog.tables:
-        if table.name.casefold() == column[0]:
-            for field in table.fields:
-                if field.name.casefold() == column[1]:
-                    return field.nullable and field.key != "primary key"
-    return True

@@ -72,6 +72,7 @@ class Normaliser:
         column: Resolves a column of this SELECT.
         subquery: Resolves a scalar subquery.
         is_nullable: Whether a base column may be NULL.
+        is_date: Whether a base column holds dates or moments.
         rows: The rows over which its aggregates run.
     """
 
@@ -80,11 +81,13 @@ class Normaliser:
         column: Callable[[exp.Column], Normal],
         subquery: Callable[[exp.Expr], Normal],
         is_nullable: Callable[[Column], bool],
+        is_date: Callable[[Column], bool],
         rows: Rows = Rows(),
     ) -> None:
         self._column = column
         self._subquery = subquery
         self._is_nullable = is_nullable
+        self._is_date = is_date
         self._rows = rows
 
     def normal(self, node: exp.Expr) -> Normal:
@@ -105,10 +108,24 @@ class Normaliser:
     def _filters(self, condition: exp.Expr | None) -> Iterable[Filter]:
         for part in conjuncts(condition):
             found = self.normal(part)
-            if found.has_aggregate or _is_join(part, found):
+            if found.has_aggregate or self._is_join(part, found):
                 continue
-            tested = part.this if isinstance(part, exp.Not) else part
+            tested = part.this.unnest() if isinstance(part, exp.Not) else part
             yield Filter(found.text, found.columns, isinstance(tested, exp.Is))
+
+    def _is_join(self, part: exp.Expr, found: Normal) -> bool:
+        """Whether it equates columns of two tables, or a date's part such as its month."""
+        if not isinstance(part, exp.EQ) or len(found.parts) != 2:
+            return False
+        left, right = ({table for table, _ in side.columns} for side in found.parts)
+        return (
+            bool(left)
+            and bool(right)
+            and not left & right
+            and all(
+                _is_column(side) or all(map(self._is_date, side.columns)) for side in found.parts
+            )
+        )
 
     def _of(self, node: exp.Expr) -> Normal:
         match node:
@@ -267,12 +284,8 @@ def _value_if(case: exp.Case, *, is_sum: bool) -> exp.Expr | None:
     return value
 
 
-def _is_join(part: exp.Expr, found: Normal) -> bool:
-    """Whether it equates what one table holds with what another one does, such as their months."""
-    if not isinstance(part, exp.EQ) or len(found.parts) != 2:
-        return False
-    left, right = ({table for table, _ in side.columns} for side in found.parts)
-    return bool(left) and bool(right) and not left & right
+def _is_column(found: Normal) -> bool:
+    return {found.text} == {f"{table}.{name}" for table, name in found.columns}
 
 
 def _is_arithmetic(found: Normal) -> bool:

@@ -10,6 +10,7 @@ from sqlglot.optimizer.scope import Scope, build_scope
 
 from bos_sql.grounding.catalog import Catalog
 from bos_sql.semantics.expressions import Column, Filter, Normal, Normaliser, Rows, over
+from bos_sql.semantics.fields import Fields
 
 _MAX_DEPTH = 30
 
@@ -23,12 +24,14 @@ class Output:
     """A column of the result, or an expression that orders or restricts its rows."""
 
     alias: str
-    """Name in the result; empty for what only orders or restricts."""
+    """Name in the result, if it has one."""
     normal: Normal
     rows: Rows
     """The rows of its SELECT."""
     is_per_row: bool
     """Whether its SELECT neither groups nor aggregates."""
+    is_shown: bool
+    """Whether it is a column of the result."""
 
 
 class Lineage:
@@ -40,10 +43,7 @@ class Lineage:
     """
 
     def __init__(self, tree: exp.Expr, catalog: Catalog) -> None:
-        self._fields = {
-            table.name.casefold(): {field.name.casefold(): field for field in table.fields}
-            for table in catalog.tables
-        }
+        self._fields = Fields(catalog)
         root = build_scope(tree)
         if root is None:
             raise Untraceable
@@ -62,34 +62,31 @@ class Lineage:
 
     def _outputs(self, scope: Scope) -> Iterable[Output]:
         select, rows = _select(scope), self._rows(scope)
-        named = [(each.alias_or_name, each) for each in select.selects]
+        named = [(each.alias_or_name, each, True) for each in select.selects]
         others = [each.this for each in (select.args.get("having"),) if each is not None]
         order = select.args.get("order")
         others += [] if order is None else [each.this for each in order.expressions]
         normaliser = self._normaliser(scope)
         found = [
-            (alias, normaliser.normal(each))
-            for alias, each in [*named, *(("", each) for each in others)]
+            (alias, normaliser.normal(each), is_shown)
+            for alias, each, is_shown in [*named, *(("", each, False) for each in others)]
             if not each.is_star
         ]
         per_row = select.args.get("group") is None and not any(
-            each.has_aggregate for _, each in found
+            each.has_aggregate for _, each, _ in found
         )
-        for alias, normal in found:
-            yield Output(alias, normal, rows, per_row)
+        for alias, normal, is_shown in found:
+            yield Output(alias, normal, rows, per_row, is_shown)
 
     def _normaliser(self, scope: Scope, rows: Rows | None = None) -> Normaliser:
         own = self._rows(scope) if rows is None else rows
         return Normaliser(
             lambda column: over(self._column(scope, column), own),
             lambda query: self._scalar(scope, query),
-            self._is_nullable,
+            self._fields.is_nullable,
+            self._fields.is_date,
             own,
         )
-
-    def _is_nullable(self, column: Column) -> bool:
-        field = self._fields.get(column[0], {}).get(column[1])
-        return field is None or (field.nullable and field.key != "primary key")
 
     def _rows(self, scope: Scope) -> Rows:
         """Conditions and groups of a SELECT, those of the queries it reads from included."""
@@ -97,16 +94,7 @@ class Lineage:
             return known
         self._enter()
         select = _select(scope)
-        sources = scope.selected_sources.values()
-        # What another source sums up before it is joined narrows no rows of this one.
-        inner = [
-            self._rows(branch)
-            for source in sources
-            if isinstance(source[1], Scope)
-            for branch in _branches(source[1])
-            if len(sources) == 1 or not _is_summed_up(branch)
-        ]
-        below = frozenset[Filter]().union(*(each.filters for each in inner))
+        below = frozenset[Filter]().union(*self._below(scope))
         plain = self._normaliser(scope, Rows(below))
         where = select.args.get("where")
         filters = below | plain.filters(None if where is None else where.this)
@@ -122,6 +110,39 @@ class Lineage:
         )
         self._depth -= 1
         return self._known.setdefault(id(scope), Rows(filters, groups))
+
+    def _below(self, scope: Scope) -> Iterable[frozenset[Filter]]:
+        """Conditions of the queries it reads from, as far as they narrow the rows of others."""
+        select = _select(scope)
+        sources = {alias: source for alias, (_, source) in scope.selected_sources.items()}
+        queries = {
+            alias: _branches(source)
+            for alias, source in sources.items()
+            if isinstance(source, Scope)
+        }
+        summed_up = {alias for alias, found in queries.items() if all(map(_is_summed_up, found))}
+        # What is summed up before it is joined narrows what other sources hold only where they
+        # are not summed up, and where rows without a match are dropped.
+        apart = summed_up if summed_up == set(sources) and not _is_summed_up(scope) else set()
+        apart |= {
+            join.alias_or_name
+            for join in select.args.get("joins") or ()
+            if join.side == "LEFT" and join.alias_or_name in summed_up
+        }
+        # Without groups there is one row, which matches all.
+        apart |= {alias for alias in summed_up if not any(map(_is_grouped, queries[alias]))}
+        for alias, branches in queries.items():
+            if len(sources) == 1 or alias not in apart:
+                yield from (self._rows(branch).filters for branch in branches)
+            if len(sources) > 1 and alias not in apart:
+                yield from map(self._having, branches)
+
+    def _having(self, scope: Scope) -> frozenset[Filter]:
+        having = _select(scope).args.get("having")
+        if having is None:
+            return frozenset()
+        found = self._normaliser(scope).normal(having.this)
+        return frozenset({Filter(found.text, found.columns)})
 
     def _named(self, select: exp.Select, node: exp.Expr) -> exp.Expr:
         """A group as the expression that it means: by its position, or by its alias."""
@@ -170,7 +191,7 @@ class Lineage:
         if not isinstance(source, exp.Table):
             return None
         table = self._table(source)
-        if name not in self._fields.get(table, ()):
+        if self._fields.get((table, name)) is None:
             return None
         return Normal(f"{table}.{name}", frozenset({(table, name)}))
 
@@ -191,7 +212,9 @@ class Lineage:
 
     def _table(self, table: exp.Table) -> str:
         qualified = f"{table.db}.{table.name}".casefold()
-        return qualified if table.db and qualified in self._fields else table.name.casefold()
+        return (
+            qualified if table.db and self._fields.has_table(qualified) else table.name.casefold()
+        )
 
     def _enter(self) -> None:
         self._depth += 1
@@ -207,10 +230,13 @@ def _select(scope: Scope) -> exp.Select:
 
 
 def _is_summed_up(scope: Scope) -> bool:
-    select = _select(scope)
-    return select.args.get("group") is not None or any(
-        each.find(exp.AggFunc) is not None for each in select.selects
+    return _is_grouped(scope) or any(
+        each.find(exp.AggFunc) is not None for each in _select(scope).selects
     )
+
+
+def _is_grouped(scope: Scope) -> bool:
+    return any(_select(scope).args.get(clause) is not None for clause in ("group", "having"))
 
 
 def _branches(scope: Scope) -> list[Scope]:

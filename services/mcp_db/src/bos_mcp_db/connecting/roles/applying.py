@@ -54,7 +54,7 @@ def role_exists(role: str) -> FailedPrecondition:
     """The refusal to take a role over."""
     return FailedPrecondition(
         f"There is a role {role} already, which something else may use. Choose another name"
-        " by --role, or use --force to take it over."
+        f" by --role, or use --role {role} --force to take it over."
     )
 
 
