@@ -58,6 +58,7 @@ WITHOUT_MARK = [
     ("name;amount\nMüller;1,5\n", "cp1252"),
     ("Artikel;Preis\nPumpe;5 €\n", "cp1252"),
     ("20°C ±2, “quoted” – naïve", "cp1252"),
+    ("dust;40 µg/m³\nNO2;18 µg/m³\n", "cp1252"),
     ("Łódź", "cp1250"),
     # The only line beyond ASCII stands behind the sample of 64 KiB.
     ("-- plain ascii\n" * 5000 + "comment '资产公司名称'\n" * 3, "gb18030"),
@@ -92,6 +93,10 @@ DECLARED = [
     ("utf-8", GERMAN.encode("cp1252"), GERMAN),
     ("rot13", b"abc", "abc"),
     ("zlib", b"abc", "abc"),
+    ("utf-16", b"<p>plain</p>", "<p>plain</p>"),
+    ("utf-16", "Größe".encode("utf-16-le"), "Größe"),
+    ("punycode", b"Grsse-4ya", "Grsse-4ya"),
+    ("raw_unicode_escape", rb"\u0041", r"\u0041"),
     # The byte order mark is stronger.
     ("windows-1252", "\ufeffGröße".encode(), "Größe"),
     ("utf-8", "Größe".encode("utf-16"), "Größe"),
@@ -133,6 +138,8 @@ def test_only_a_reading_in_doubt_has_a_note() -> None:
 @pytest.mark.security
 def test_binary_data_are_refused() -> None:
     noise = random.Random(1).randbytes(5000)
-    for data in (noise, b"\x7fELF" + bytes(1000), bytes(64) + noise, b"a,b\n1,\0\n"):
+    with_zero = [f"{text}\0{text}" for text in (GERMAN, "plain words, and more of them. ")]
+    texts = [text.encode(each) for text in with_zero for each in ("utf-8", "cp1252")]
+    for data in (noise, b"\x7fELF" + bytes(1000), bytes(64) + noise, b"a,b\n1,\0\n", *texts):
         with pytest.raises(NotText):
             read_text(data)

@@ -9,7 +9,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
-_MARKS: Final = frozenset("«»“”„‘’‚–—…•€£§°№©®™±²³½¼×·¿¡ªº\xa0\u3000")
+_MARKS: Final = frozenset("«»“”„‘’‚–—…•€£§°№©®™±²³½¼×·¿¡ªºµ\xa0\u3000")
 """Characters that texts of all languages have."""
 _WESTERN: Final = (
     "äöüß", "éèêëàâçùûîïôœæ", "ñáíóúü", "ãõáâàéêíóôúç", "àèéìòù", "åäöæøé", "áéíóúýþæöð", "ëïéèöü",

@@ -47,6 +47,13 @@ _UNPLAUSIBLE: Final = 0.9
 _VALID_FOR_INVALID: Final = 4
 """Characters of UTF-8 for each invalid byte that make a text one of UTF-8."""
 
+_WIDE_IF_UTF8: Final = 8
+"""Valid UTF-8 may be UTF-16 if at least each of so many bytes is a control character."""
+_WIDE_IF_NOT: Final = 100
+"""The same of other bytes: text of UTF-16 in Chinese has few."""
+_NO_CHARSETS: Final = frozenset({"punycode", "idna", "unicode-escape", "raw-unicode-escape"})
+"""Codecs of Python that no text is in; some take time quadratic in its length."""
+
 
 class NotText(ValueError):
     """The bytes are no text in any encoding."""
@@ -88,10 +95,12 @@ def read_text(data: bytes, *, declared: str = "") -> TextReading:
         text, name = "", ""
     if name and "\0" not in text and (escaped := _escaped(data)):
         return escaped
-    if b"\0" in data:
-        return _wide(data)
-    controls = sum(byte < 32 and byte not in _TEXT_CONTROLS for byte in data[:_SAMPLE_BYTES])
-    if controls > max(2, min(len(data), _SAMPLE_BYTES) // 100):
+    size = min(len(data), _SAMPLE_BYTES)
+    controls = sum(byte < 32 and byte not in _TEXT_CONTROLS for byte in data[:size])
+    if b"\0" in data or controls > max(2, size // 100):
+        # A few make no UTF-16, of which each character below U+2000 has one.
+        if controls * (_WIDE_IF_UTF8 if name else _WIDE_IF_NOT) < size:
+            raise NotText
         return _wide(data)
     return TextReading(text, name) if name else _damaged_utf8(data) or _legacy(data)
 
@@ -106,6 +115,11 @@ def _declared(data: bytes, charset: str) -> TextReading | None:
         return None
     # Codecs such as zip and rot13 decode no text.
     if codec is None or codec.name == "ascii" or not getattr(codec, "_is_text_encoding", True):
+        return None
+    if codec.name.replace("_", "-") in _NO_CHARSETS:
+        return None
+    # HTML in which ASCII declares UTF-16 is not in UTF-16.
+    if codec.name.startswith(("utf-16", "utf-32")) and b"\0" not in data:
         return None
     try:
         text = codec.decode(data, "strict")[0]

@@ -53,6 +53,8 @@ AS_VALUES: list[tuple[str, Any]] = [
     ("union_value(k := 1)", 1),
     ("'{\"a\": 1}'::json", '{"a": 1}'),
     ("NULL", None),
+    ("current_setting('TimeZone')", "UTC"),
+    ("CAST(TIMESTAMPTZ '2026-03-08 00:30:00+00' AS DATE)", date(2026, 3, 8)),
 ]
 
 

@@ -3,6 +3,7 @@
 import io
 import zipfile
 from collections.abc import Iterator
+from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -61,8 +62,33 @@ TEXTS = [
         [("北京", 5), ("上海", 6)],
         "'合计'",
     ),
-    # No sum of the rows above: a row as any other.
-    ("region,amount\nN,10\nTotal,30\n", ["region", "amount"], [("N", 10), ("Total", 30)], ""),
+    # Averages are no sums.
+    ("r,price,n\nN,10,2\nS,20,3\nTotal,15,5\n", None, [("N", 10, 2), ("S", 20, 3)], "'Total'"),
+    ("r,n\nN,2\nS,3\nTotal,5\nMean,2\n", None, [("N", 2), ("S", 3), ("Mean", 2)], "before the l"),
+    ("r,n\nN,2\nS,3\nTotal,5\nGrand total,5\n", None, [("N", 2), ("S", 3)], "'Grand total'"),
+    ("r,n\nTotal,5\nN,6\n", None, [("Total", 5), ("N", 6)], ""),
+    ("r,n\nN,0\nTotal,0\n", None, [("N", 0)], "'Total'"),
+    ("r,n,m\nN,0,1\nS,0,1\nTotal,0,7\n", ["r", "n", "m"], None, "may hold totals"),
+    ("region,amount\nN,10\nTotal,30\n", None, [("N", 10), ("Total", 30)], "may hold totals"),
+    ("r,word\nN,x\nTotal,y\n", ["r", "word"], [("N", "x"), ("Total", "y")], ""),
+    # The heading of an index is blank.
+    (",city\nalice,Paris\nbob,Rome\n", ["column_1", "city"], None, ""),
+    ("Cities,\nname,city\nalice,Rome\nbob,Oslo\n", ["name", "city"], None, "Cities"),
+    ("at,score\n03:25,30:28\n75:30,1:2\n", None, [("03:25", "30:28"), ("75:30", "1:2")], "a score"),
+    ("at,t\n09:30,1:30:00\n17:00,30:00:00\n", None, [("09:30", 5400), ("17:00", 108000)], "t: d"),
+    ("d\n01.02.26\n", ["d"], [(date(2026, 2, 1),)], "d: dates with years of two digits"),
+    ("d\n1.2.2026\n", ["d"], [(date(2026, 2, 1),)], ""),
+    ("p\n555 123 456\n", ["p"], [("555 123 456",)], "p: digits with blanks"),
+    ("p;q\n555 123;1\n5,5;2\n", None, [(555123, 1), (Decimal("5.5"), 2)], ""),
+    ("p\n555 123 €\n", ["p"], [(555123,)], "amounts in €"),
+    ("p\n555\u00a0123\n", ["p"], [(555123,)], ""),
+    ("n\n(1)\n(2)\n", ["n"], [("(1)",), ("(2)",)], "n: (1) and 1- may be"),
+    ("n\n12-\n", ["n"], [("12-",)], "n: (1) and 1- may be"),
+    ("n,m,o\n(1),(1.5),1-\n2,(2.5),3\n", ["n", "m", "o"], None, ""),
+    ("n\n(1)\n2-\n3\n", ["n"], [(-1,), (-2,), (3,)], ""),
+    ("n\n(1.5)\n", ["n"], [(Decimal("-1.5"),)], ""),
+    ("price\n1,5\n2,25\n", ["price"], [(Decimal("1.5"),), (Decimal("2.25"),)], ""),
+    ("a,b\n1,5\n2,25\n", ["a", "b"], [(1, 5), (2, 25)], ""),
     ("Город;Число\nКазань;6\n", ["город", "число"], [("Казань", 6)], "windows-1251"),
     ("a;b\n1;1.234\n2;2.345\n", ["a", "b"], None, "may separate thousands"),
     ("a;b;c\n1;1.234;0,5\n", ["a", "b", "c"], [(1, Decimal("1234"), Decimal("0.5"))], ""),
@@ -127,6 +153,77 @@ def test_two_rows_of_headings_below_a_title_become_one(connection: DuckDBPyConne
     assert names == ["region", "n_2025_plan", "n_2025_actual", "n_2026_plan", "n_2026_actual"]
     assert rows == [("North", 1, 2, 3, 4)]
     assert "Sales report" in notes
+
+
+MERGED: list[tuple[list[list[Any]], list[tuple[int, ...]], list[str] | None, list[Any], str]] = [
+    # Rows, merged ranges, and the names, rows and notes of the table.
+    (
+        [["Name", "Address", ""], ["Al", "Main St", "Paris"], ["Bo", "High St", "Rome"]],
+        [(0, 1, 0, 2)],
+        ["name", "address", "column_3"],
+        [("Al", "Main St", "Paris"), ("Bo", "High St", "Rome")],
+        "",
+    ),
+    (
+        [["Region", "Address", ""], ["", "street", "city"], ["North", "Main St", "Paris"]],
+        [(0, 0, 1, 0), (0, 1, 0, 2)],
+        ["region", "address_street", "address_city"],
+        [("North", "Main St", "Paris")],
+        "",
+    ),
+    (
+        [["Year", "Quarter", "n"], [2000, "Q1", 1], ["", "Q2", 2]],
+        [(1, 0, 2, 0)],
+        ["year", "quarter", "n"],
+        [(2000, "Q1", 1), (2000, "Q2", 2)],
+        "1 year is",
+    ),
+    (
+        [["Budget", "Quarter"], [2000, "Q1"], ["", "Q2"], [500, "Q3"]],
+        [(1, 0, 2, 0)],
+        None,
+        [(2000, "Q1"), (None, "Q2"), (500, "Q3")],
+        "1 number is",
+    ),
+    (
+        [["Start", "Quarter"], [2000, "Q1"], ["", "Q2"], [2001, "Q3"]],
+        [(1, 0, 2, 0)],
+        None,
+        [(2000, "Q1"), (2000, "Q2"), (2001, "Q3")],
+        "1 year is",
+    ),
+    (
+        [
+            ["Cost", "Time", "Zip", "n"],
+            ["€1,500.00", timedelta(hours=30), "01", 1],
+            ["", "", "", 2],
+        ],
+        [(1, 0, 2, 0), (1, 1, 2, 1), (1, 2, 2, 2)],
+        None,
+        [(1500, 108000, "01", 1), (None, None, "01", 2)],
+        "2 numbers are",
+    ),
+]
+
+
+def test_merged_cells_are_headings_years_or_amounts(connection: DuckDBPyConnection) -> None:
+    wrong = []
+    for cells, ranges, names, rows, note in MERGED:
+        stream = io.BytesIO()
+        with xlsxwriter.Workbook(stream) as book:
+            sheet = book.add_worksheet("Data")
+            hours = book.add_format({"num_format": "[h]:mm:ss"})
+            for area in ranges:
+                sheet.merge_range(*area, "")
+            for at, row in enumerate(cells):
+                for place, cell in enumerate(row):
+                    if cell:
+                        sheet.write(at, place, cell, hours if isinstance(cell, timedelta) else None)
+        found = loaded(connection, stream.getvalue())
+        right = (names is None or found[0] == names) and found[1] == rows
+        if not right or note not in found[2] or bool(note) != bool(found[2]):
+            wrong.append((cells[0], found))
+    assert wrong == []
 
 
 def test_numbers_of_workbooks_are_those_that_are_shown(connection: DuckDBPyConnection) -> None:

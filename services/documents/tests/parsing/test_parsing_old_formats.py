@@ -34,10 +34,16 @@ def _row(*cells: str) -> str:
     return f"<table:table-row>{inner}</table:table-row>"
 
 
-def _epub() -> bytes:
+def _epub(algorithm: str = "", file: str = "") -> bytes:
     opf = "http://www.idpf.org/2007/opf"
+    xenc = "http://www.w3.org/2001/04/xmlenc#"
+    encryption = (
+        f'<encryption xmlns="{xenc}"><EncryptedData><EncryptionMethod Algorithm="{algorithm}"/>'
+        f'<CipherData><CipherReference URI="{file}"/></CipherData></EncryptedData></encryption>'
+    )
     return archive(
-        {
+        ({"META-INF/encryption.xml": encryption} if algorithm else {})
+        | {
             "mimetype": "application/epub+zip",
             "META-INF/container.xml": '<container><rootfile full-path="o/b.opf"/></container>',
             "o/b.opf": f'<package xmlns="{opf}"><manifest><item id="b" href="b.xhtml"/>'
@@ -49,6 +55,7 @@ def _epub() -> bytes:
     )
 
 
+OBFUSCATIONS = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
 CASES = [
     (
         _odf(
@@ -67,6 +74,23 @@ CASES = [
         [["a | б\n1 | 2"]],
     ),
     (_epub(), [["第一章"], ["Penalty"]]),
+    *((_epub(each, "o/font.otf"), [["第一章"], ["Penalty"]]) for each in OBFUSCATIONS),
+    # Nested tables are read once, and hidden text is not.
+    (
+        _odf(
+            "text",
+            "<table:table><table:table-header-rows>"
+            + _row("a", "b")
+            + "</table:table-header-rows>"
+            + _row("1", f"</text:p><table:table>{_row('2')}</table:table><text:p>")
+            + "</table:table>",
+        ),
+        [["a | b\n1 | 2"]],
+    ),
+    (
+        rb"{\rtf1\ansi {\v secret }seen \v more\v0  shown\par}",
+        [["seen shown"]],
+    ),
     (
         rb"{\rtf1\ansi\ansicpg1251 {\b \'d8\'f2\'f0\'e0\'f4} 5\par Gr\u246?\u223?e\par}",
         [["Штраф 5", "Größe"]],
@@ -97,3 +121,12 @@ def test_files_of_old_programs_are_refused_by_what_helps(stream: str, why: str) 
     with pytest.raises(DocumentRejected) as refused:
         open_document(_OLE + stream.encode("utf-16-le"), "", ParsingLimits())
     assert re.search(why, refused.value.message)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "file"),
+    [(OBFUSCATIONS[0], "o/a%20a.xhtml"), ("http://www.w3.org/2001/04/xmlenc#aes256-cbc", "o/x")],
+)
+def test_books_of_which_more_than_fonts_is_encrypted_are_refused(algorithm: str, file: str) -> None:
+    with pytest.raises(DocumentRejected, match="DOCUMENT_ENCRYPTED"):
+        open_document(_epub(algorithm, file), "", ParsingLimits())

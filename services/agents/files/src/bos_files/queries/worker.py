@@ -79,7 +79,7 @@ def _answer(request: dict[str, Any], limits: QueryLimits, source: BinaryIO) -> d
 
 def connect(limits: QueryLimits) -> duckdb.DuckDBPyConnection:
     """Return an empty in-memory DuckDB without extensions and without spilling to disk."""
-    return duckdb.connect(
+    connection = duckdb.connect(
         ":memory:",
         config={
             "memory_limit": f"{limits.memory_mib}MiB",
@@ -92,6 +92,9 @@ def connect(limits: QueryLimits) -> duckdb.DuckDBPyConnection:
             "python_enable_replacements": "false",
         },
     )
+    # Moments are read and shown in UTC, not in the zone of the machine.
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
 
 
 def lock(connection: duckdb.DuckDBPyConnection) -> None:

@@ -16,7 +16,7 @@ from bos_documents.parsing.rejections import DocumentRejected
 from bos_documents.parsing.text import date_of, title_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from xml.etree.ElementTree import Element
 
     from bos_documents.parsing.limits import ParsingLimits
@@ -25,7 +25,10 @@ _NS = "{urn:oasis:names:tc:opendocument:xmlns:%s:1.0}"
 _TEXT, _TABLE, _OFFICE = (_NS % name for name in ("text", "table", "office"))
 _DC = "{http://purl.org/dc/elements/1.1/}"
 _OPF = "{http://www.idpf.org/2007/opf}"
+_XENC = "{http://www.w3.org/2001/04/xmlenc#}"
+_OBFUSCATED = {"http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC"}
 _LEFT_OUT = {f"{_TEXT}tracked-changes", f"{_OFFICE}annotation", f"{_TEXT}note-citation"}
+_ROW_GROUPS = {f"{_TABLE}table-{name}" for name in ("header-rows", "rows", "row-group")}
 _MAX_DEPTH = 60
 _MOST_REPEATED = 200
 
@@ -71,11 +74,20 @@ def _read(container: Element, blocks: Blocks, depth: int) -> None:
         elif element.tag == f"{_TEXT}list-item":
             blocks.item(_text(element))
         elif element.tag == f"{_TABLE}table":
-            rows = [_cells(row) for row in element.iter(f"{_TABLE}table-row")]
+            rows = [_cells(row) for row in _rows(element)]
             header = element.find(f"{_TABLE}table-header-rows")
             blocks.table(rows, len(header) if header is not None else None)
         elif element.tag not in _LEFT_OUT:
             _read(element, blocks, depth + 1)
+
+
+def _rows(table: Element) -> Iterator[Element]:
+    """Its rows, those of groups too; not those of tables in its cells."""
+    for child in table:
+        if child.tag == f"{_TABLE}table-row":
+            yield child
+        elif child.tag in _ROW_GROUPS:
+            yield from _rows(child)
 
 
 def _cells(row: Element) -> list[str]:
@@ -111,6 +123,18 @@ def _pieces(element: Element, depth: int) -> Iterator[str]:
         yield child.tail or ""
 
 
+def _is_protected(encryption: Element, chapters: Collection[str]) -> bool:
+    """Whether more than fonts is encrypted: these are obfuscated (EPUB 3.3, section 4.3)."""
+    for each in encryption:
+        method = each.find(f"{_XENC}EncryptionMethod")
+        if method is None or method.get("Algorithm") not in _OBFUSCATED:
+            return True
+        names = (found.get("URI", "") for found in each.iter(f"{_XENC}CipherReference"))
+        if any(posixpath.normpath(unquote(name)) in chapters for name in names):
+            return True
+    return False
+
+
 class Epub:
     """A book: one page a chapter, in the order of its spine."""
 
@@ -135,7 +159,8 @@ class Epub:
             next((each.text for each in package.iter(f"{_DC}{name}") if each.text), "")
             for name in ("title", "date")
         )
-        if "META-INF/encryption.xml" in self._archive.names:
+        encryption = self._archive.xml("META-INF/encryption.xml")
+        if encryption is not None and _is_protected(encryption, self._chapters):
             raise DocumentRejected("DOCUMENT_ENCRYPTED")
         self.info = DocumentInfo(EPUB, len(self._chapters), title_of(title), date_of(date))
 

@@ -23,6 +23,10 @@ from bos_documents.parsing.text import (
 )
 from bos_encodings import TextReading
 
+_HIDDEN = re.compile(
+    r"(?<!\\)\\v1?(?![A-Za-z0-9-]).*?(?=\\v0(?![0-9])|\\plain(?![a-z])|(?<!\\)[{}]|\Z)", re.DOTALL
+)
+"""Hidden text of Rich Text, up to where it is shown again or a group begins or ends."""
 _UNDERLINE = re.compile(r"^(=|-){3,}\s*$")
 
 
@@ -43,8 +47,9 @@ def open_table(data: bytes, limits: ParsingLimits, media_type: str) -> OnePage:
 
 
 def open_rtf(data: bytes, limits: ParsingLimits) -> OnePage:
-    """Rich Text, by striprtf: its text without formats; pictures are left out."""
-    text = rtf_to_text(data.decode("latin-1"), errors="replace")  # type: ignore[no-untyped-call]
+    """Rich Text, by striprtf: its text without formats; pictures and hidden text are left out."""
+    shown = _HIDDEN.sub("", data.decode("latin-1"))
+    text = rtf_to_text(shown, errors="replace")  # type: ignore[no-untyped-call]
     if not text.strip():
         raise DocumentRejected("DOCUMENT_WITHOUT_TEXT")
     notes = ("Tables of Rich Text are read as lines, their cells divided by bars.",)

@@ -30,7 +30,7 @@ _SCALE: Final = 12
 _AT_ONCE: Final = 50
 _SAMPLE_ROWS: Final = 1_000
 _MOST_NOTES: Final = 20
-_STYLED: Final = frozenset({*STYLES, "day_first", "month_first", "duration"})
+_STYLED: Final = frozenset({*STYLES, "pointed_date", "day_first", "month_first", "duration"})
 _MEASURED: Final = _STYLED | {"decimal"}
 
 
@@ -170,14 +170,17 @@ def _is_certain(shape: str, found: Mapping[str, Any], style: str) -> bool:
                 or style == shape
                 or not (found["points"] or found["commas"])
             )
+            # Telephone numbers have blanks, and labels of lists brackets.
+            doubtful = found["enclosed"] or (found["blanks"] and not found["french_sure"])
+            sure = sure and not doubtful
             return bool(sure and _exact(shape, found) and len(found["units"] or ()) < 2)
         case "day_first":
             return bool(found["days_over_12"])
         case "month_first":
             return bool(found["months_over_12"])
         case "duration":
-            # Below 24 hours it may be a time of day.
-            return bool(found["long"])
+            # Below 24 hours it may be a time of day; 75:30 may be minutes, hours or a score.
+            return bool(found["long"] and not found["two_parts"])
     return True
 
 

@@ -33,6 +33,8 @@ STYLES: Final = {
 """Patterns of numbers with a sign before or behind, or in brackets, and perhaps a unit."""
 _UNIT_OF: Final = f"regexp_extract({{cell}}, '{_UNIT}')"
 _BARE: Final = f"regexp_replace({{cell}}, '{_UNIT}|[{_BLANKS}()+{_MINUS}-]', '', 'g')"
+_MARKED: Final = f"[0-9][.,{_BLANKS}{_APOSTROPHES}][0-9]|{_UNIT}"
+"""A number with a separator or a unit."""
 _ISO: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _CLOCK: Final = r"[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
 _ZONE: Final = r"(Z|[+-][0-9]{2}:?[0-9]{2})"
@@ -68,7 +70,7 @@ _SECONDS: Final = (
     "(CASE WHEN {cell} LIKE '-%' THEN -1 ELSE 1 END) * ("
     "CAST(split_part(ltrim({cell}, '-'), ':', 1) AS BIGINT) * 3600"
     " + CAST(split_part({cell}, ':', 2) AS BIGINT) * 60"
-    " + CAST(coalesce(nullif(split_part({cell}, ':', 3), ''), '0') AS BIGINT))"
+    " + CAST(split_part({cell}, ':', 3) AS BIGINT))"
 )
 
 _SLASHED: Final = r"[0-9]{1,2}[/-][0-9]{1,2}[/-][0-9]{4}"
@@ -79,7 +81,7 @@ PATTERNS: Final = {
     **STYLES,
     "double": r"[+-]?([1-9][0-9]*|0)(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?",
     "date": _ISO,
-    "pointed_date": r"[0-9]{1,2}\.[0-9]{1,2}\.([0-9]{4}|[0-9]{2})",
+    "pointed_date": r"[0-9]{1,2}\.[0-9]{1,2}\.[0-9]{4}|[0-9]{2}\.[0-9]{2}\.[0-9]{2}",
     "year_first": "[0-9]{4}([/.][0-9]{1,2}[/.][0-9]{1,2}|年[0-9]{1,2}月[0-9]{1,2}日)",
     "day_first": _SLASHED,
     "month_first": _SLASHED,
@@ -122,13 +124,19 @@ MEASURES: Final = {
     "commas": "max(length(regexp_extract({cell}, ',([0-9]+)[^0-9]*$', 1)))",
     "english_sure": rf"bool_or(regexp_matches({_BARE}, ',.*[,.]|\.([0-9]{{1,2}}|[0-9]{{4,}})$'))",
     "german_sure": rf"bool_or(regexp_matches({_BARE}, '\..*[,.]|,([0-9]{{1,2}}|[0-9]{{4,}})$'))",
-    "french_sure": f"bool_or(regexp_matches({{cell}}, '[0-9][{_BLANKS}][0-9]'))",
+    "french_sure": f"bool_or(regexp_matches({{cell}}, '[0-9][{_BLANKS}][0-9]'))"
+    f" AND bool_or(regexp_matches({{cell}}, '[,{_BLANKS[1:]}]|{_UNIT}'))",
+    "blanks": "bool_or(regexp_matches({cell}, '[0-9] [0-9]'))",
+    "enclosed": r"bool_and(regexp_matches({cell}, '^\(|-$')) FILTER (WHERE {cell} IS NOT NULL)"
+    f" AND NOT bool_or(regexp_matches({{cell}}, {_quoted(_MARKED)}))",
     "swiss_sure": f"bool_or(regexp_matches({{cell}}, {_quoted(f'[{_APOSTROPHES}]')}))",
     "triples": rf"bool_and({_is('[+-]?([1-9][0-9]{0,2}|[1-9][0-9]{0,2}[.][0-9]{3})')})"
     " FILTER (WHERE {cell} IS NOT NULL) AND bool_or({cell} LIKE '%.%')",
     "units": f"list_sort(array_agg(DISTINCT {_UNIT_OF}) FILTER (WHERE {{cell}} IS NOT NULL))[1:3]",
     "days_over_12": "bool_or(regexp_matches({cell}, '^(1[3-9]|[23][0-9])[/-]'))",
     "months_over_12": "bool_or(regexp_matches({cell}, '^[0-9]+[/-](1[3-9]|[23][0-9])[/-]'))",
+    "short_years": r"bool_or(regexp_full_match({cell}, '..\...\...'))",
+    "two_parts": "bool_or(regexp_full_match({cell}, '[^:]*:[^:]*'))",
     "long": "bool_or(regexp_matches({cell}, '^-?(2[4-9]|[3-9][0-9]|[0-9]{3,}):'))",
 }
 """What is found besides of the cells of a column."""
@@ -164,10 +172,23 @@ def note_of(name: str, shape: str, found: Mapping[str, Any]) -> str:
         return f"{name}: amounts in {units}."
     if shape in ("day_first", "month_first"):
         return f"{name}: dates written {'day' if shape == 'day_first' else 'month'} first."
+    if shape == "pointed_date" and found.get("short_years"):
+        return f"{name}: dates with years of two digits (01.02.26 is 2026-02-01)."
     if shape:
         if shape == "decimal" and found.get("triples"):
             return f"{name}: the point is read as the decimal sign; it may separate thousands."
         return ""
+    return _note_of_text(name, found)
+
+
+def _note_of_text(name: str, found: Mapping[str, Any]) -> str:
+    """The note on a column that looks like numbers, dates or durations and is kept as text."""
+    if found.get("duration") and found.get("long"):
+        return f"{name}: 75:30 may be minutes, hours or a score; kept as text."
+    if found.get("enclosed") and any(found.get(style) for style in STYLES):
+        return f"{name}: (1) and 1- may be negative numbers or labels; kept as text."
+    if found.get("french") and found.get("blanks"):
+        return f"{name}: digits with blanks between may be numbers or labels; kept as text."
     if found.get("english") or found.get("german"):
         if len(found.get("units") or ()) > 1:
             return f"{name}: amounts of several currencies, or with and without one; kept as text."

@@ -53,10 +53,12 @@ def find_headings(
         notes.append(f"{what} no part of the table: {said[:_SHOWN_CHARS]}")
     if groups and len(rows) > above + 1 and has_headings(rows[above + 1 :]):
         first, second = (_padded(rows[at], width) for at in (above, above + 1))
-        for _, start, end in groups:
-            first[start : end + 1] = [first[start]] * (end + 1 - start)
-        titles = [f"{a} {b}".strip() for a, b in zip(first, second, strict=True)]
-        return Headings(above, 2, titles, notes)
+        if _is_second_row(first, second, groups):
+            for _, start, end in groups:
+                first[start : end + 1] = [first[start]] * (end + 1 - start)
+            both = zip(first, second, strict=True)
+            titles = [a if a == b else f"{a} {b}".strip() for a, b in both]
+            return Headings(above, 2, titles, notes)
     if has_headings(rows[above:]):
         return Headings(above, 1, _padded(rows[above], width), notes)
     return Headings(titles=[""] * width)
@@ -87,12 +89,23 @@ def _above(rows: Sequence[Sequence[str]], spans: Sequence[tuple[int, int, int]])
         usual > 1
         and above < min(_MOST_ABOVE, len(rows) - 1)
         and filled[above] <= most
+        # Of two columns, the first may be an index without a heading.
+        and (usual > 2 or rows[above][0].strip())
         and not any(row == above and last - first + 1 < usual for row, first, last in spans)
     ):
         above += 1
     grouped = any(row == above for row, *_ in spans)
     headed = has_headings(rows[above:]) or (grouped and has_headings(rows[above + 1 :]))
     return above if headed and filled[above] > most else 0
+
+
+def _is_second_row(
+    first: Sequence[str], second: Sequence[str], groups: Sequence[tuple[int, int, int]]
+) -> bool:
+    """Whether the second row is one of headings too: a column without a group has one heading."""
+    grouped = {at for _, start, end in groups for at in range(start, end + 1)}
+    both = enumerate(zip(first, second, strict=True))
+    return all(at in grouped or a == b or not (a.strip() and b.strip()) for at, (a, b) in both)
 
 
 def _padded(row: Sequence[str], width: int) -> list[str]:

@@ -20,6 +20,8 @@ from bos_files.queries.rejections import FileRejected
 _SEPARATORS: Final = (",", ";", "\t", "|")
 _SAMPLE_CHARS: Final = 256 * 1024
 _SAMPLE_ROWS: Final = 100
+_DECIMALS: Final = re.compile(r"[^,\n]*(?:\n\d+,\d+\r?)+(?:\n\d*,?)?\s*", re.ASCII)
+"""A heading without a comma above numbers with one: a single column; the last may be cut off."""
 _NAMED_SEPARATOR: Final = re.compile(r'"?sep=([^\r\n"])"?[,;\t|]*\r?\n', re.IGNORECASE)
 """First line by which Excel is asked to read a file."""
 
@@ -117,8 +119,9 @@ def _check_width(width: int, limits: QueryLimits) -> None:
 
 def _separator(sample: str) -> str:
     """The separator that gives the most rows of one width, of more than one column."""
-    best, found = (0, 0), _SEPARATORS[0]
-    for separator in _SEPARATORS:
+    separators = _SEPARATORS[1:] if _DECIMALS.fullmatch(sample) else _SEPARATORS
+    best, found = (0, 0), separators[0]
+    for separator in separators:
         widths: Counter[int] = Counter()
         # A sample may end within a quote, so only strict reading of the whole text finds mistakes.
         reader = csv.reader(io.StringIO(sample, newline=""), delimiter=separator)

@@ -126,17 +126,17 @@ def _column(letters: bytes) -> int:
 def _of_ods(content: bytes) -> dict[str, SheetParts]:
     found = {}
     for table in _xml(content).iter(f"{_TABLE}table"):
-        parts = SheetParts(merged=[])
+        merged: list[Range] = []
         at = 0
         for row in table.iter(f"{_TABLE}table-row"):
             place = 0
             for cell in row:
                 if span := _span(cell):
                     last = (at + span[0] - 1, place + span[1] - 1)
-                    parts.merged = [*(parts.merged or []), ((at, place), last)]
+                    merged.append(((at, place), last))
                 place += _count(cell, "number-columns-repeated")
             at += _count(row, "number-rows-repeated")
-        found[table.get(f"{_TABLE}name", "")] = parts
+        found[table.get(f"{_TABLE}name", "")] = SheetParts(merged=merged)
     return found
 
 

@@ -6,14 +6,18 @@ Formulas are never worked out.
 from __future__ import annotations
 
 import io
+import re
 import zipfile
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
+from itertools import dropwhile
 from typing import Any, Final
 
 import python_calamine
 
 from bos_files.queries.limits import QueryLimits
+from bos_files.queries.reading.formats import PATTERNS, STYLES
 from bos_files.queries.reading.headings import find_headings
 from bos_files.queries.reading.workbook_parts import SheetParts, sheet_parts
 from bos_files.queries.rejections import FileRejected
@@ -23,6 +27,12 @@ _CELLS: Final = 20_000_000
 _SAMPLE_ROWS: Final = 100
 _OLE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _SPREADSHEETML: Final = (b"<?xml", b"<html", b"<table", b"\xef\xbb\xbf<")
+_YEAR: Final = re.compile(
+    r"(?<![^\W_])(?:year|jahr|ann[ée]e|año|ano|anno|jaar|år|vuosi|rok|év|yıl|год|рік|година|έτος"
+    r"|سنة|السنة|עام|שנה|वर्ष|ปี)(?![^\W_])|年|연도|년도",
+    re.IGNORECASE,
+)
+"""In the heading of a column of years."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +96,22 @@ def _sheet(
     if sheet.total_height * sheet.total_width > _CELLS or sheet.height > limits.max_file_rows:
         raise FileRejected(f"its sheet {title!r} has too many cells")
     top, left = sheet.start or (0, 0)
+    values = sheet.to_python(skip_empty_area=True)
     grid = [
         [_text(cell, parts.padded.get((row, column))) for column, cell in enumerate(cells, left)]
-        for row, cells in enumerate(sheet.to_python(skip_empty_area=True), top)
+        for row, cells in enumerate(values, top)
     ]
     merged = sheet.merged_cell_ranges if parts.merged is None else parts.merged
     ranges = [
         (first[0] - top, first[1] - left, last[0] - top, last[1] - left)
         for first, last in merged or ()
     ]
-    notes = _filled(grid, ranges)
+    durations = {
+        (row, column)
+        for row, column, *_ in ranges
+        if isinstance(_at(values, row, column), timedelta)
+    }
+    notes = _filled(grid, ranges, durations)
     kept = [at for at, row in enumerate(grid) if any(row)]
     rows = [grid[at] for at in kept]
     width = max((_width(row) for row in rows), default=0)
@@ -123,46 +139,67 @@ def _sheet(
     return Sheet(title, found.titles, rows[found.above + found.rows :], [*found.notes, *notes])
 
 
-def _filled(grid: list[list[str | None]], ranges: list[tuple[int, int, int, int]]) -> list[str]:
+def _filled(
+    grid: list[list[str | None]],
+    ranges: list[tuple[int, int, int, int]],
+    durations: Collection[tuple[int, int]],
+) -> list[str]:
     """Fill texts that are merged down into each of their rows, so that rows can be grouped.
 
-    A number is left in the first row alone, where it is not a year: it would be added up again and
-    again.
+    An amount is left in the first row alone: it would be added up again and again. A number is one
+    if it is not a year in a column of years.
 
     Returns:
-        A note on what was not filled.
+        Notes on the numbers that were filled, and on those that were not.
     """
-    numbers = 0
-    for top, left, bottom, right in ranges:
-        if not (0 <= top < len(grid) and 0 <= left < len(grid[top])) or bottom == top:
+    amounts = years = 0
+    of_years: dict[int, bool] = {}
+    for top, left, bottom, _ in ranges:
+        value = _at(grid, top, left)
+        if value is None or bottom == top:
             continue
-        value = grid[top][left]
-        if value is None:
-            continue
-        if _is_amount(value):
-            numbers += 1
-            continue
+        if (top, left) in durations or _is_number(value):
+            if _is_year(value) and left not in of_years:
+                of_years[left] = _holds_years([_at(grid, row, left) for row in range(len(grid))])
+            if not (_is_year(value) and of_years[left]):
+                amounts += 1
+                continue
+            years += 1
         for row in grid[top : bottom + 1]:
-            row[left : right + 1] = (
-                [value] * len(row[left : right + 1])
-                if right == left
-                else [
-                    value,
-                    *row[left + 1 : right + 1],
-                ]
-            )
-    if not numbers:
-        return []
-    what = "1 number is" if numbers == 1 else f"{numbers} numbers are"
-    return [f"{what} in cells merged over several rows, and read in the first of them alone."]
+            if left < len(row):
+                row[left] = value
+    notes = []
+    if years:
+        what = "1 year is" if years == 1 else f"{years} years are"
+        notes.append(f"{what} in cells merged over several rows, and filled into each of them.")
+    if amounts:
+        what = "1 number is" if amounts == 1 else f"{amounts} numbers are"
+        notes.append(
+            f"{what} in cells merged over several rows, and read in the first of them alone."
+        )
+    return notes
 
 
-def _is_amount(text: str) -> bool:
-    try:
-        number = float(text)
-    except ValueError:
-        return False
-    return not (number.is_integer() and 1900 <= number <= 2100)
+def _at(grid: Sequence[Sequence[Any]], row: int, column: int) -> Any:
+    inside = 0 <= row < len(grid) and 0 <= column < len(grid[row])
+    return grid[row][column] if inside else None
+
+
+def _is_number(text: str) -> bool:
+    """Whether it is a number, or an amount with a unit, as columns of text are read."""
+    return any(re.fullmatch(PATTERNS[each], text.strip()) for each in ("double", *STYLES))
+
+
+def _is_year(text: str) -> bool:
+    return text.isascii() and text.isdigit() and 1900 <= int(text) <= 2100
+
+
+def _holds_years(cells: Sequence[str | None]) -> bool:
+    """Whether a column is one of years: its heading says so, or there are several and no others."""
+    filled = [cell for cell in cells if cell]
+    values = list(dropwhile(lambda cell: not _is_number(cell), filled))
+    headed = any(_YEAR.search(cell) for cell in filled[: len(filled) - len(values)])
+    return all(map(_is_year, values)) and (headed or len(values) > 1)
 
 
 def _width(row: list[str | None]) -> int:
