@@ -29,7 +29,7 @@ class Fields:
         return self._tables.get(column[0], {}).get(column[1])
 
     def is_nullable(self, column: Column) -> bool:
-        """Whether the column may be NULL, as far as the catalogue tells."""
+        """Whether the column may be NULL, or is not in the catalogue."""
         field = self.get(column)
         return field is None or (field.nullable and field.key != "primary key")
 
