@@ -41,7 +41,7 @@ def of_types(value: Any) -> Any:
 
 def test_enum_value_of_a_newer_version_is_its_number() -> None:
     column = Column.FromString(b"\x10\x4d")
-    assert plain_json(column) == {"name": "", "type": 77}
+    assert plain_json(column) == {"name": "", "type": 77, "unit": ""}
 
 
 def test_time_that_json_cannot_say_is_an_error() -> None:

@@ -24,6 +24,7 @@ HELD: list[tuple[str, list[Any]]] = [
     ("It fell by 3.5", [-3.5]),
     ("the top 5 of 12 months", []),
     ("ISO27001 and COVID-19 at 12:45 in v10.2.37, the 45th", []),
+    ("Version 6.6.6 runs at 10.0.0.1.", ["６.6.6 runs", {"at": ["10.0.0.1"]}]),
     ("40.0 is held", ["40.05"]),
     ("40.0 is held", ["5", "39.94", "40.04", "50"]),
     ("40.0 is held", ["0.4004"]),
@@ -33,6 +34,7 @@ HELD: list[tuple[str, list[Any]]] = [
 STRANGE: list[tuple[str, list[Any], list[str]]] = [
     ("The share is 44.7%.", [Decimal("0.437")], ["44.7"]),
     ("It is 12%.", [], ["12"]),
+    ("Deploy 6.6.6 by 1.2.26 for 1.234.567.", ["6.6.7", 1234567], ["6.6.6"]),
     ("about 2 million", [1234], ["2"]),
     ("in 2019", ["2025"], ["2019"]),
     ("Der Umsatz war 1.236 €, dann 1.234,57 €.", [1234.56], ["1.236", "1.234,57"]),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
@@ -14,6 +16,9 @@ _MAX_KNOWN = 20_000
 # Slightly more than half a unit of the last digit: halves may be rounded either way.
 _HALF = Decimal("0.5001")
 _ROUND, _MIN_ZEROS = 100, 2
+_VERSION = re.compile(r"(?<![\w.,])\d{1,3}(?:\.\d{1,3}){2,3}(?![\w.,]*\d)", re.ASCII)
+# A number of thousands, or a day with a year of two digits: read as numbers or left alone.
+_GROUPED = re.compile(r"\d{1,3}(?:\.\d{3})+$|(?:0?[1-9]|[12]\d|3[01])\.(?:0?[1-9]|1[0-2])\.\d\d$")
 
 
 class KnownNumbers:
@@ -64,7 +69,37 @@ class KnownNumbers:
 def ungrounded_numbers(text: str, sources: Sequence[Any]) -> list[str]:
     """Numbers in ``text`` that occur in none of ``sources`` (values or texts)."""
     known = KnownNumbers(sources)
-    return [number.written for number in read_numbers(text) if not known.hold(number)]
+    strange = [number.written for number in read_numbers(text) if not known.hold(number)]
+    return strange + _unknown_versions(text, sources)
+
+
+def _unknown_versions(text: str, sources: Sequence[Any]) -> list[str]:
+    """Versions and addresses in ``text``, such as 6.6.6, that no source has in the same digits."""
+    named = dict.fromkeys(_VERSION.findall(unicodedata.normalize("NFKC", text)))
+    if not named:
+        return []
+    texts = [unicodedata.normalize("NFKC", source) for source in _texts_in(list(sources))]
+    return [
+        version
+        for version in named
+        if not _GROUPED.match(version) and not any(_stands_in(version, text) for text in texts)
+    ]
+
+
+def _stands_in(version: str, text: str) -> bool:
+    return re.search(rf"(?<!\d){re.escape(version)}(?!\d)", text) is not None
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case list() | tuple():
+            for item in value:
+                yield from _texts_in(item)
+        case dict():
+            for name, item in value.items():
+                yield from (*_texts_in(name), *_texts_in(item))
 
 
 def _numbers_in(value: Any) -> Iterator[Decimal]:

@@ -47,7 +47,7 @@ def table_names(files: Iterable[tuple[str, Sequence[str]]]) -> dict[tuple[str, i
         stem = stem.rpartition(".")[0] or stem
         for place, sheet in enumerate(sheets):
             title = stem if len(sheets) == 1 else f"{stem} {sheet}"
-            found[file, place] = _free(_plain(title, "table"), taken)
+            found[file, place] = _free(_plain(title, "data"), taken)
     return found
 
 
