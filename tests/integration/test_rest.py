@@ -217,7 +217,7 @@ async def test_approving(rest_product: RestHarness) -> None:
     decided = await output(folder, approve.replace(" ID", f" {approval_id}"))
     assert decided.strip() == f"Request {approval_id}: approved"
     printed, _ = await asking.communicate()
-    assert "approved: chart" in printed.decode()
+    assert re.search(r"approved by [^\n]+: chart, ", printed.decode())
     assert "\nAnswer\n" in printed.decode()
 
 
