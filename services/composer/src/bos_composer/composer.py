@@ -78,6 +78,8 @@ class _Written:
     pieces: list[str] = field(default_factory=list)
     shown: list[str] = field(default_factory=list)
     """The same as it is streamed: screened, its citations checked."""
+    prompt: list[Message] = field(default_factory=list)
+    """Messages that the model was sent; empty if none was called."""
     usage: Usage = field(default_factory=Usage)
     cut_off: bool = False
     started: float = field(default_factory=time.monotonic)
@@ -134,7 +136,7 @@ class Composer:
             found = written_findings(answer, sections)
             missing = [section for section in sections if section.heading not in found]
             added = [_CUT_OFF] if written.cut_off else []
-            if note := self._unfound(answer, request, citations):
+            if note := self._unfound(answer, request, written):
                 added.append(note)
             for lacking in (*added, *self._lacking(answer, missing, request, citations)):
                 answer = f"{answer}\n\n{lacking}"
@@ -172,9 +174,14 @@ class Composer:
         Raises:
             NoReply: the model failed, before the first piece or later.
         """
+
+        def prompt() -> list[Message]:
+            written.prompt = self._messages(request, citations)
+            return written.prompt
+
         items = stream(
             self._model,
-            lambda: self._messages(request, citations),
+            prompt,
             within_s=self._settings.model_timeout_s,
             # The user has already waited for an agent's retries of the model, so one attempt only.
             patient=not any(map(met_model_outage, request.results)),
@@ -244,11 +251,11 @@ class Composer:
             if text:
                 yield citations.without_sources(text)
 
-    def _unfound(self, answer: str, request: ComposeRequest, citations: Citations) -> str:
+    def _unfound(self, answer: str, request: ComposeRequest, written: _Written) -> str:
         """A note on numbers of the answer that the model was not shown; empty without results."""
         if not any(map(succeeded, request.results)):
             return ""
-        shown = [message.text for message in self._messages(request, citations)[1:]]
+        shown = [message.text for message in written.prompt[1:]]
         return unfound_note(answer, [request.system_prompt, *shown, *shown_values(request.results)])
 
     def _structure(

@@ -18,21 +18,23 @@ _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 # Whole numbers that are identifiers or years have no separators: 2026, not 2,026.
 _NAMING = frozenset(
     [
-        *(
-            "id",
-            "year",
-            "code",
-            "number",
-            "no",
-            "zip",
-            "pin",
-            "phone",
-            "key",
-            "rank",
-            "month",
-            "day",
-        ),
-        *("center", "centre", "postcode", "sku", "ean"),
+        "id",
+        "year",
+        "code",
+        "number",
+        "no",
+        "zip",
+        "pin",
+        "phone",
+        "key",
+        "rank",
+        "month",
+        "day",
+        "center",
+        "centre",
+        "postcode",
+        "sku",
+        "ean",
     ]
 )
 # Longer numbers are not grouped: it does not help readers, and the work grows with the digits.
@@ -51,6 +53,8 @@ class NumberFormat:
     def __init__(self, locale: str, currency: str = "") -> None:
         self._locale = locale
         self._currency = currency
+        pattern = Locale.parse(locale).decimal_formats[None].pattern
+        self._two_decimals = re.sub(r"\.[#0]+", ".00", pattern)
 
     def money(self, amount: Decimal, currency: str) -> str:
         """An amount in ``currency``, an ISO 4217 code, such as ``Rs.1,75,206.00``."""
@@ -72,9 +76,7 @@ class NumberFormat:
         if _is_unwieldy(value):
             return str(value)
         if value.as_tuple().exponent == -2:
-            pattern = Locale.parse(self._locale).decimal_formats[None].pattern
-            two = re.sub(r"\.[#0]+", ".00", pattern)
-            return format_decimal(value, format=two, locale=self._locale)
+            return format_decimal(value, format=self._two_decimals, locale=self._locale)
         return format_decimal(value, locale=self._locale, decimal_quantization=False)
 
     def cell(self, name: str, value: Value, unit: str = "") -> str:

@@ -1,6 +1,6 @@
 /** `[n]` in an answer, made into nodes of their own: the n-th source, counted from 1, if there is one. */
 
-import type { Node } from "./literalHtml";
+import { splitText, type Node } from "./nodes";
 
 const CITATION = /\[(\d{1,4})\]/g;
 
@@ -16,24 +16,16 @@ function split(node: Node): void {
       split(child);
       return [child];
     }
-    return pieces(child.value);
+    return splitText(child.value, CITATION, citation);
   });
 }
 
-function pieces(value: string): Node[] {
-  const found: Node[] = [];
-  let end = 0;
-  for (const match of value.matchAll(CITATION)) {
-    const number = Number(match[1]);
-    if (number < 1) continue;
-    if (match.index > end) found.push({ type: "text", value: value.slice(end, match.index) });
-    found.push({
-      type: "citation",
-      children: [],
-      data: { hName: "cite", hProperties: { "data-source": String(number) } },
-    });
-    end = match.index + match[0].length;
-  }
-  if (end < value.length) found.push({ type: "text", value: value.slice(end) });
-  return found;
+function citation(match: RegExpMatchArray): Node | undefined {
+  const number = Number(match[1]);
+  if (number < 1) return undefined;
+  return {
+    type: "citation",
+    children: [],
+    data: { hName: "cite", hProperties: { "data-source": String(number) } },
+  };
 }

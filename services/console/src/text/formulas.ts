@@ -4,7 +4,7 @@
  * Markdown would take its underscores, stars and backslashes for its own, so formulas are made into words
  * that Markdown leaves alone before it reads the text, and into nodes after. Code keeps what it holds.
  */
-import type { Node } from "./literalHtml";
+import { splitText, type Node } from "./nodes";
 
 const CODE = "(?<code>`{3,}[^]*?(?:`{3,}|$)|~{3,}[^]*?(?:~{3,}|$)|`[^`\\n]{1,2000}`)";
 /** `\[1\]` is an escaped citation. */
@@ -43,29 +43,18 @@ function split(node: Node): void {
   if (node.alt) node.alt = restored(node.alt);
   if (!node.children) return;
   node.children = node.children.flatMap((child) => {
-    if (child.type === "text" && child.value?.includes("\uE000")) return pieces(child.value);
+    if (child.type === "text" && child.value?.includes("\uE000")) return splitText(child.value, WORD, formula);
     split(child);
     return [child];
   });
 }
 
-function pieces(value: string): Node[] {
-  const found: Node[] = [];
-  let end = 0;
-  for (const match of value.matchAll(WORD)) {
-    if (match.index > end) found.push({ type: "text", value: value.slice(end, match.index) });
-    found.push({ type: "formula", children: [], data: { hName: "math-source", hProperties: formula(match) } });
-    end = match.index + match[0].length;
-  }
-  if (end < value.length) found.push({ type: "text", value: value.slice(end) });
-  return found;
-}
-
-function formula(word: RegExpMatchArray): Record<string, string> {
+function formula(word: RegExpMatchArray): Node {
   const whole = decode(word[1] ?? "");
   const width = whole.startsWith("$") && !whole.startsWith("$$") ? 1 : 2;
   const source = whole.slice(width, -width).trim();
-  return { "data-source": source, "data-display": String(/^(\$\$|\\\[)/.test(whole)) };
+  const hProperties = { "data-source": source, "data-display": String(/^(\$\$|\\\[)/.test(whole)) };
+  return { type: "formula", children: [], data: { hName: "math-source", hProperties } };
 }
 
 function restored(value: string): string {

@@ -3,14 +3,7 @@
  * break, raised and lowered text are what they say.
  */
 
-export interface Node {
-  type: string;
-  value?: string;
-  url?: string;
-  alt?: string | null;
-  children?: Node[];
-  data?: { hName: string; hProperties?: Record<string, string> };
-}
+import type { Node } from "./nodes";
 
 const BREAK = /^<br\s*\/?>$/i;
 const SHIFTED = /^<(su[bp])>$/i;

@@ -23,13 +23,14 @@ from bos_llm.numbers.check import ungrounded_numbers
 from bos_llm.prompts import current_day
 from bos_rag import prompts
 from bos_rag.card import rag_card
-from bos_rag.entities import find_entities
+from bos_rag.entities import codes, find_entities
 from bos_rag.passages import (
     as_data,
     as_source,
     by_ranking,
     by_rule,
     confidence,
+    hold_exact_term,
     merged,
     missing_codes,
     relevant,
@@ -49,8 +50,6 @@ if TYPE_CHECKING:
     from bos_rag.settings import RagSettings
 
 _NONE = SideEffectClass.SIDE_EFFECT_CLASS_NONE
-_NEVER = 2.0
-"""A relevance that no passage reaches."""
 _FEW = 3
 """A filter that leaves fewer passages than this may have kept out the right one."""
 
@@ -130,7 +129,7 @@ class RagAgent(Agent):
         if not relevant(found, query, coverage, near, judged=True):
             task.trace.decision("Nothing relevant in the documents", documents=searched.documents)
             return _nothing(task, query, searched)
-        kept = (await self._reranked(task, found))[: self._settings.passages]
+        kept = (await self._reranked(task, query, found))[: self._settings.passages]
         task.partial(chunks=as_data(kept), query=query)
         return await self._answered(task, query, kept, searched)
 
@@ -152,7 +151,9 @@ class RagAgent(Agent):
         nearest = tuple(each.document_name for each in documents[:_NEAREST])
         return found, coverage, _Searched(reply.documents_searched, nearest)
 
-    async def _reranked(self, task: AgentTask, found: Sequence[Passage]) -> list[Passage]:
+    async def _reranked(
+        self, task: AgentTask, query: str, found: Sequence[Passage]
+    ) -> list[Passage]:
         """Passages that help, best first; by rule where the model gives no order."""
         if len(found) > 1:
             seconds = min(self._settings.rerank_timeout_s, task.remaining_s() * 0.3)
@@ -170,7 +171,7 @@ class RagAgent(Agent):
                 if ranked := by_ranking(found, ranking.ranked_indices):
                     task.trace.decision("Passages ordered by the model", kept=len(ranked))
                     return ranked
-        return by_rule(found, _query(task))
+        return by_rule(found, query)
 
     async def _answered(
         self, task: AgentTask, query: str, kept: Sequence[Passage], searched: _Searched
@@ -185,7 +186,7 @@ class RagAgent(Agent):
                 within_s=seconds,
             )
         except NoReply as failure:
-            if missing_codes(kept, query) and not relevant(kept, query, 0.0, _NEVER):
+            if codes(query) and not hold_exact_term(kept, query):
                 return _nothing(task, query, searched, kept)
             task.trace.message("Quoting the best passages", error=failure.error_type)
             return _quoted(task, query, kept, "The nearest passages say:")
@@ -200,9 +201,10 @@ class RagAgent(Agent):
 
 def _query(task: AgentTask) -> str:
     """What is searched for: the plan's query or the task, with the names that inputs bring."""
-    given = task.arguments.get("query")
+    arguments = task.arguments
+    given = arguments.get("query")
     asked = given if isinstance(given, str) and given.strip() else task.effective_task
-    inputs = {name: each for name, each in task.arguments.items() if name not in prompts.SEARCH}
+    inputs = {name: each for name, each in arguments.items() if name not in prompts.SEARCH}
     brought: list[str] = []
     room = _MAX_BROUGHT_CHARS
     for text in dict.fromkeys(_short_texts(inputs)):
@@ -229,11 +231,11 @@ def _filters(task: AgentTask, query: str) -> dict[str, Any]:
     """Filter of the search: from the plan's input, else from the question."""
     arguments = task.arguments
     filters: dict[str, Any] = {}
-    for name in ("document_types", "topics"):
+    for name in prompts.LISTS:
         given = arguments.get(name)
         if isinstance(given, list) and given and all(isinstance(each, str) for each in given):
             filters[name] = given
-    for name in ("section", "date_from", "date_to"):
+    for name in prompts.TEXTS:
         given = arguments.get(name)
         if isinstance(given, str) and given:
             filters[name] = given

@@ -37,11 +37,16 @@ def relevant(
         judged: A model reads the passages next, so that a missing code alone decides nothing: the
             documents may spell it otherwise.
     """
-    terms = exact_terms(question)
-    if any(_terms_in(found, terms) for found in passages):
+    if hold_exact_term(passages, question):
         return True
     near = relevance(passages, coverage) >= min_relevance
     return near and (judged or not codes(question))
+
+
+def hold_exact_term(passages: Sequence[Passage], question: str) -> bool:
+    """Whether a passage holds an exact term of the question."""
+    terms = exact_terms(question)
+    return any(_terms_in(found, terms) for found in passages)
 
 
 def missing_codes(passages: Sequence[Passage], question: str) -> tuple[str, ...]:

@@ -24,7 +24,9 @@ _ANSWER = prompt_file(__name__, "answer")
 _MAX_PASSAGE_CHARS = 6_000
 _MAX_NAME_CHARS = 200
 _MAX_INPUT_CHARS = 2_000
-SEARCH = frozenset({"query", "document_types", "topics", "section", "date_from", "date_to"})
+LISTS, TEXTS = ("document_types", "topics"), ("section", "date_from", "date_to")
+"""Filters of the search, by the type of their inputs."""
+SEARCH = frozenset({"query", *LISTS, *TEXTS})
 """Inputs that say how to search; all others bring what earlier steps found."""
 
 

@@ -40,10 +40,13 @@ class Lineage:
     Args:
         tree: The query.
         catalog: Catalogue of its tables.
+
+    Attributes:
+        fields: The fields of these tables.
     """
 
     def __init__(self, tree: exp.Expr, catalog: Catalog) -> None:
-        self._fields = Fields(catalog)
+        self.fields = Fields(catalog)
         root = build_scope(tree)
         if root is None:
             raise Untraceable
@@ -83,8 +86,8 @@ class Lineage:
         return Normaliser(
             lambda column: over(self._column(scope, column), own),
             lambda query: self._scalar(scope, query),
-            self._fields.is_nullable,
-            self._fields.is_date,
+            self.fields.is_nullable,
+            self.fields.is_date,
             own,
         )
 
@@ -191,7 +194,7 @@ class Lineage:
         if not isinstance(source, exp.Table):
             return None
         table = self._table(source)
-        if self._fields.get((table, name)) is None:
+        if self.fields.get((table, name)) is None:
             return None
         return Normal(f"{table}.{name}", frozenset({(table, name)}))
 
@@ -212,9 +215,7 @@ class Lineage:
 
     def _table(self, table: exp.Table) -> str:
         qualified = f"{table.db}.{table.name}".casefold()
-        return (
-            qualified if table.db and self._fields.has_table(qualified) else table.name.casefold()
-        )
+        return qualified if table.db and self.fields.has_table(qualified) else table.name.casefold()
 
     def _enter(self) -> None:
         self._depth += 1

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bos_sql.grounding.catalog import Catalog, Field
-    from bos_sql.semantics.expressions import Column, Normal
+    from bos_sql.semantics.expressions import Normal
+    from bos_sql.semantics.fields import Fields
     from bos_sqlguard import Dialect
 
 # Functions whose value has the unit of their arguments. A product or quotient has another one.
@@ -40,17 +41,10 @@ def result_units(sql: str, dialect: Dialect, catalog: Catalog) -> Mapping[str, s
 
     A column has none if it is made of columns of different units, or in a way that is not followed.
     """
-    declared = {
-        (table.name.casefold(), field.name.casefold()): unit
-        for table in catalog.tables
-        for field in table.fields
-        if (unit := declared_unit(field))
-    }
-    if not declared:
-        return {}
     try:
         tree = read_query(sql, dialect)
-        outputs = [each for each in Lineage(tree, catalog).outputs() if each.alias]
+        lineage = Lineage(tree, catalog)
+        outputs = [each for each in lineage.outputs() if each.alias]
     except (Unreadable, Untraceable, TooLong):
         return {}
     names = [output.alias for output in outputs]
@@ -63,15 +57,16 @@ def result_units(sql: str, dialect: Dialect, catalog: Catalog) -> Mapping[str, s
         names = first * (len(outputs) // len(first))
     found: dict[str, set[str]] = {}
     for name, output in zip(names, outputs, strict=True):
-        found.setdefault(name.casefold(), set()).add(_unit(output.normal, declared))
+        found.setdefault(name.casefold(), set()).add(_unit(output.normal, lineage.fields))
     return {name: next(iter(units)) for name, units in found.items() if len(units) == 1}
 
 
-def _unit(normal: Normal, declared: Mapping[Column, str]) -> str:
+def _unit(normal: Normal, fields: Fields) -> str:
     if not normal.parts:
         named = [f"{table}.{column}" for table, column in normal.columns]
-        return declared.get(next(iter(normal.columns)), "") if named == [normal.text] else ""
+        field = fields.get(next(iter(normal.columns))) if named == [normal.text] else None
+        return "" if field is None else declared_unit(field)
     if normal.text.partition("(")[0] not in _KEEPING:
         return ""
-    units = {_unit(part, declared) for part in normal.parts if part.columns}
+    units = {_unit(part, fields) for part in normal.parts if part.columns}
     return units.pop() if len(units) == 1 else ""
